@@ -15,6 +15,7 @@ static const EsCommand commands[] = {
     {"data", "show what a data set holds", cmd_data},
     {"diff", "compare two runs", cmd_diff},
     {"export", "write a grown network as ONNX, C or PyTorch", cmd_export},
+    {"fit", "grow a network on your data and keep it", cmd_fit},
     {"grow", "grow many hosts at once, under a policy", cmd_grow},
     {"hosts", "train hosts side by side, without growth", cmd_hosts},
     {"info", "describe this build and this machine", cmd_info},

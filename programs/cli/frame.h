@@ -40,6 +40,7 @@ EsExit cmd_bench(int argc, char **argv);
 EsExit cmd_data(int argc, char **argv);
 EsExit cmd_diff(int argc, char **argv);
 EsExit cmd_export(int argc, char **argv);
+EsExit cmd_fit(int argc, char **argv);
 EsExit cmd_grow(int argc, char **argv);
 EsExit cmd_hosts(int argc, char **argv);
 EsExit cmd_info(int argc, char **argv);

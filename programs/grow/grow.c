@@ -8,7 +8,6 @@
 #include "cli/frame.h"
 #include "grow/grow_command.h"
 #include "grow/grow_tables.h"
-#include "runs/grow/grow_evaluate.h"
 #include "telemetry/sinks/console_line.h"
 
 // --- results ---

@@ -14,7 +14,6 @@
 #include "base/words.h"
 #include "cli/frame.h"
 #include "grow/grow_tables.h"
-#include "runs/grow/grow_evaluate.h"
 
 // --- where the runs are ---
 

@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "base/macros.h"
 #include "cli/frame.h"
-#include "runs/grow/grow_evaluate.h"
 
 #define SEEDS_MAX 1000 // of one table over seeds
 

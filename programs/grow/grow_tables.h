@@ -5,7 +5,6 @@
 
 #include <jansson.h>
 
-#include "runs/grow/grow_evaluate.h"
 #include "runs/grow/grow_run.h"
 
 #define ES_VARIANT_LABEL_BYTES sizeof(((EsGrowVariant *)0)->name)

@@ -96,6 +96,9 @@ typedef struct EsRunWork {
     // After the last round, in every session that gets there; nullable. INTERRUPTED when the user
     // asks to stop: a resumed run comes here again.
     EsStatus (*finish)(void *context, EsRun *run);
+    // Asked before every round, also after a load: returns whether nothing is left to do; the run
+    // then ends as if all its rounds were done. Nullable: never.
+    int (*is_over)(void *context);
 } EsRunWork;
 
 // Loads the checkpoint when there is one, then runs until settings->n_rounds are done or the user

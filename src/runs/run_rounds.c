@@ -468,12 +468,15 @@ static EsStatus finish_work(EsRun *run, const EsRunWork *work) {
                    (long long)run->n_rounds_saved, write_resume(run, command));
 }
 
+static int has_rounds_left(const EsRun *run, const EsRunWork *work) {
+    return run->n_rounds_done < run->options.settings->n_rounds &&
+           (work->is_over == NULL || !work->is_over(work->context));
+}
+
 EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
     ES_ASSERT(run->is_started);
-    int64_t n_rounds = run->options.settings->n_rounds;
     EsStatus status = begin_rounds(run, work);
-    while (status == ES_STATUS_OK && run->n_rounds_done < n_rounds &&
-           es_stop_signal_time_ns() == 0) {
+    while (status == ES_STATUS_OK && has_rounds_left(run, work) && es_stop_signal_time_ns() == 0) {
         EsRoundReport report;
         es_round_report_reset(&report);
         run->round_start_ns = es_clock_ns();
@@ -489,8 +492,8 @@ EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
         status = save_round(run, work);
         status = status == ES_STATUS_OK ? status : fail_save(run, status);
     }
-    int is_stopped = status == ES_STATUS_INTERRUPTED ||
-                     (status == ES_STATUS_OK && run->n_rounds_done < n_rounds);
+    int is_stopped =
+        status == ES_STATUS_INTERRUPTED || (status == ES_STATUS_OK && has_rounds_left(run, work));
     if (!is_stopped) {
         ES_TRY(status);
         ES_TRY(finish_work(run, work));

@@ -216,7 +216,8 @@ static EsStatus run_toy(const char *path, int n_rounds, int is_resumed, int has_
     settings.run.queue_packets = 1;
     EsRunOptions options = {.config = &config, .settings = &settings.run, .build = "fuzz"};
     *(is_resumed ? &options.resume : &options.out) = path;
-    EsRunWork work = {NULL, describe_toy, play_toy, save_toy, load_toy, NULL};
+    EsRunWork work = {
+        .describe = describe_toy, .round = play_toy, .save = save_toy, .load = load_toy};
     EsRun *run = NULL;
     ES_TRY(es_run_open(&options, &run));
     EsStatus status = es_run_start(run);

@@ -115,7 +115,12 @@ static EsStatus sit(const char *name, int is_resumed, Settings *settings, Toy *t
                     EsRunOutcome *outcome) {
     EsConfig config = {keys, (int)ES_COUNT_OF(keys), settings, sizeof *settings};
     EsRunOptions options = describe_run(name, is_resumed, &config);
-    EsRunWork work = {toy, describe, run_round, save, load, finish};
+    EsRunWork work = {.context = toy,
+                      .describe = describe,
+                      .round = run_round,
+                      .save = save,
+                      .load = load,
+                      .finish = finish};
     EsRun *run = NULL;
     toy->settings = settings;
     ES_TRY(es_run_open(&options, &run));

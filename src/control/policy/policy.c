@@ -9,7 +9,7 @@
 #include "control/rules/decision_rules.h"
 
 EsActionKey es_policy_key(const EsPolicy *policy, int64_t e, int32_t step) {
-    EsActionKey key = {policy->context.seed, (uint32_t)(policy->first_episode + e), (uint32_t)step};
+    EsActionKey key = {policy->context.seed, (uint32_t)policy->episodes[e], (uint32_t)step};
     return key;
 }
 
@@ -37,7 +37,13 @@ static EsStatus allocate(const EsPolicyContext *context, EsPolicyKind kind, EsPo
     ES_TRY(es_allocate(sizeof **policy, (void **)policy));
     (*policy)->kind = kind;
     (*policy)->context = *context;
-    return ES_STATUS_OK;
+    EsStatus status = es_allocate(sizeof *(*policy)->episodes * (size_t)context->n_envs,
+                                  (void **)&(*policy)->episodes);
+    if (status != ES_STATUS_OK) {
+        es_release(*policy);
+        *policy = NULL;
+    }
+    return status;
 }
 
 static EsStatus open_script(EsPolicy *policy, const char *path) {
@@ -118,6 +124,7 @@ void es_policy_destroy(EsPolicy *policy) {
     es_learned_destroy(&policy->learned);
     es_schedule_destroy(&policy->schedule);
     es_release(policy->memory);
+    es_release(policy->episodes);
     es_release(policy);
 }
 
@@ -145,6 +152,9 @@ void es_policy_set_greedy(EsPolicy *policy, int is_greedy) { policy->is_greedy =
 
 EsStatus es_policy_begin(EsPolicy *policy, int64_t first_episode) {
     policy->first_episode = first_episode;
+    for (int64_t e = 0; e < policy->context.n_envs; e++) {
+        policy->episodes[e] = (int32_t)(first_episode + e);
+    }
     for (int64_t e = 0; policy->memory != NULL && e < policy->context.n_envs; e++) {
         policy->memory[e] = es_heuristic_start();
     }

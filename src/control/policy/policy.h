@@ -75,6 +75,17 @@ EsStatus es_policy_begin(EsPolicy *policy, int64_t first_episode);
 EsStatus es_policy_decide(EsPolicy *policy, const EsGrowthState *state, const EsActionMasks *masks,
                           EsAction *actions);
 
+// --- in the midst of an episode; on the CPU, for policies that are not trained ---
+
+// Its memory of the episodes between two decisions, in a file. A policy opened alike that loads it
+// decides as this one would. Loading checks everything first: INPUT names the tensor and number.
+EsStatus es_policy_save_episode(const EsPolicy *policy, const char *path);
+EsStatus es_policy_load_episode(EsPolicy *policy, const char *path);
+
+// Environment i goes on with the episode of environment envs[i] of `from`, for all E. Both were
+// opened alike, for any number of environments.
+EsStatus es_policy_take_envs(EsPolicy *policy, const EsPolicy *from, const int64_t *envs);
+
 // Statistics of the last decision of a learned policy, per environment; NULL for other kinds.
 typedef struct EsActionStats {
     float confidence; // probability of the op chosen

@@ -548,15 +548,20 @@ const double *es_growth_shapley(const EsGrowth *growth) { return growth->shapley
 
 const double *es_growth_shapley_error(const EsGrowth *growth) { return growth->shapley_error; }
 
-double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env) {
-    int64_t n_seeds = 0;
+int64_t es_growth_parameter_count(const EsGrowth *growth, int64_t env) {
+    int64_t n = growth->model.layout.n_host_weights;
     for (int s = 0; s < growth->model.n_slots; s++) {
         size_t i = (size_t)(env * growth->model.n_slots + s);
         if (es_stage_in(growth->shown.state.seed.stage[i], ES_STAGES_LIVING)) {
-            n_seeds += growth->shown.state.seed.n_parameters[i];
+            n += growth->shown.state.seed.n_parameters[i];
         }
     }
-    return 1.0 + (double)n_seeds / (double)growth->model.layout.n_host_weights;
+    return n;
+}
+
+double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env) {
+    int64_t n_host = growth->model.layout.n_host_weights;
+    return 1.0 + (double)(es_growth_parameter_count(growth, env) - n_host) / (double)n_host;
 }
 
 int64_t es_growth_episode(const EsGrowth *growth, int64_t env) { return growth->episode_ids[env]; }

@@ -43,6 +43,10 @@ typedef struct EsGrowthOptions {
     EsRecipe recipe;
     float clip;          // L2 norm of the host's and of each seed's gradient; 0 = none
     int gradient_stride; // batches between measurements of gradients
+    // CPU: called after every batch of every host, on the thread that trained it; NULL: never. Once
+    // it returns 1 the hosts stop, and the call that trains them is INTERRUPTED.
+    int (*is_stopped)(void *context);
+    void *context; // of is_stopped
 } EsGrowthOptions;
 
 // A host's defaults with these slots: batch 128 (tiny 64), 8 batches, 2,000 images, SGD 0.01 with
@@ -130,7 +134,14 @@ const double *es_growth_shapley_error(const EsGrowth *growth);
 // of an episode: nothing that is decided may depend on it.
 EsStatus es_growth_test(EsGrowth *growth);
 
-// Parameters of the host with its living seeds, over those of the host alone.
+// The same on any split, into losses and accuracies [E], percent; results stay as they are.
+EsStatus es_growth_evaluate(EsGrowth *growth, const EsSplit *split, double *losses,
+                            double *accuracies);
+
+// Parameters of the host with its living seeds.
+int64_t es_growth_parameter_count(const EsGrowth *growth, int64_t env);
+
+// The same over those of the host alone.
 double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env);
 
 // Estimates the bytes that n_episodes will allocate, with at most `n_seeds` in a host: activations
@@ -162,6 +173,10 @@ EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash);
 // has before it changes anything: INPUT names the field that is out of range.
 EsStatus es_growth_save(EsGrowth *growth, const char *path);
 EsStatus es_growth_load(EsGrowth *growth, const char *path);
+
+// Environment i goes on with the episode that environment envs[i] of `from` is in, for all E; at
+// the same moment, on the CPU. Options may differ in n_envs alone.
+EsStatus es_growth_take_envs(EsGrowth *growth, EsGrowth *from, const int64_t *envs);
 
 typedef struct EsGrowthTimes {
     double train_ms, validate_ms, decide_ms; // of the last step

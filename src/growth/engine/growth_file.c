@@ -188,6 +188,14 @@ static EsStatus check_file(EsGrowth *growth, const char *path, const EsSafetenso
     return check_together(path, growth, stage, blueprint, step);
 }
 
+// After the tensors have changed.
+static void show_decided(EsGrowth *growth) {
+    memcpy(growth->episode_ids, growth->episode.data,
+           sizeof *growth->episode_ids * (size_t)growth->options.n_envs);
+    growth->shown.step = growth->shown.state.env.step[0] - 1;
+    growth->shown.moment = ES_GROWTH_DECIDED;
+}
+
 EsStatus es_growth_load(EsGrowth *growth, const char *path) {
     EsNamedTensor own[N_TENSORS], found[N_TENSORS];
     EsSafetensors *file = NULL;
@@ -202,9 +210,29 @@ EsStatus es_growth_load(EsGrowth *growth, const char *path) {
     }
     es_safetensors_close(file);
     ES_TRY(status);
-    memcpy(growth->episode_ids, growth->episode.data,
-           sizeof *growth->episode_ids * (size_t)growth->options.n_envs);
-    growth->shown.step = growth->shown.state.env.step[0] - 1;
-    growth->shown.moment = ES_GROWTH_DECIDED;
+    show_decided(growth);
+    return ES_STATUS_OK;
+}
+
+// --- moving to another growth ---
+
+EsStatus es_growth_take_envs(EsGrowth *growth, EsGrowth *from, const int64_t *envs) {
+    EsNamedTensor own[N_TENSORS], theirs[N_TENSORS];
+    if (growth->on_device != NULL) {
+        return ES_FAIL(UNSUPPORTED, "environments are moved on the CPU alone");
+    }
+    ES_ASSERT(from->shown.moment == ES_GROWTH_DECIDED);
+    int n = list_tensors(growth, own);
+    list_tensors(from, theirs);
+    for (int i = 0; i < n; i++) {
+        // every tensor has a row for each environment
+        size_t row_bytes = es_tensor_bytes(&own[i].tensor) / (size_t)growth->options.n_envs;
+        for (int64_t e = 0; e < growth->options.n_envs; e++) {
+            memcpy((unsigned char *)own[i].tensor.data + (size_t)e * row_bytes,
+                   (const unsigned char *)theirs[i].tensor.data + (size_t)envs[e] * row_bytes,
+                   row_bytes);
+        }
+    }
+    show_decided(growth);
     return ES_STATUS_OK;
 }

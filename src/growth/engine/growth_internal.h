@@ -3,6 +3,8 @@
 #ifndef ES_GROWTH_GROWTH_INTERNAL_H
 #define ES_GROWTH_GROWTH_INTERNAL_H
 
+#include <stdatomic.h>
+
 #include "growth/engine/growth_device.h"
 #include "network/plan/plan_host.h"
 
@@ -105,6 +107,7 @@ struct EsGrowth {
     // one for each thread, and behind them the team of all threads where it is of use
     EsGrowthWorker *workers; // owned [n_workers + has_team]
     int n_workers, has_team; // threads
+    atomic_int is_stopped;   // during a step: options.is_stopped has said so
 
     void *slab; // owned, of state
     EsGrowthSnapshot shown;

@@ -222,13 +222,17 @@ static void train_host(void *context, int64_t env, int worker_index) {
     const int32_t *correct = es_plan_worker_tensor(worker->runner, plan->graph.loss.n_correct).data;
     const int32_t *invalid = es_plan_worker_tensor(worker->runner, plan->graph.loss.n_invalid).data;
     growth->n_invalid[env] = 0;
-    for (int64_t b = 0; b < n_batches; b++) {
+    for (int64_t b = 0; b < n_batches && !atomic_load(&growth->is_stopped); b++) {
         worker->batch_number = (int32_t)(first + b);
         es_plan_worker_run(worker->runner);
         loss += (double)*batch_loss;
         n_correct += *correct;
         growth->n_invalid[env] += *invalid;
         update_host(growth, worker, plan, env, b % growth->options.gradient_stride == 0);
+        if (growth->options.is_stopped != NULL &&
+            growth->options.is_stopped(growth->options.context)) {
+            atomic_store(&growth->is_stopped, 1);
+        }
     }
     result->train_loss = loss / (double)n_batches;
     result->train_accuracy =
@@ -244,6 +248,9 @@ EsStatus es_growth_train(EsGrowth *growth) {
         train_host(growth, e, growth->n_workers);
     }
     growth->times.train_ms = es_clock_seconds_since(start_ns) * 1e3;
+    if (atomic_exchange(&growth->is_stopped, 0)) {
+        return ES_FAIL(INTERRUPTED, "the step was dropped");
+    }
     for (int64_t e = 0; e < n_envs; e++) {
         if (growth->n_invalid[e] > 0) {
             return ES_FAIL(INPUT, "%d labels of environment %lld's batches are outside 0..%d",

@@ -142,11 +142,8 @@ EsStatus es_growth_validate(EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_growth_test(EsGrowth *growth) {
-    const EsSplit *split = &growth->model.dataset->test;
-    if (split->count < 1) {
-        return ES_FAIL(INPUT, "the data set has no test images");
-    }
+EsStatus es_growth_evaluate(EsGrowth *growth, const EsSplit *split, double *losses,
+                            double *accuracies) {
     growth->n_trials = 0;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         ES_TRY(add_trial_on(growth, split, split->count, e, 0));
@@ -155,14 +152,30 @@ EsStatus es_growth_test(EsGrowth *growth) {
     for (int i = 0; i < growth->n_trials; i++) {
         const EsGrowthTrial *trial = &growth->trials[i];
         if (trial->n_invalid > 0) {
-            return ES_FAIL(INPUT, "%lld test labels are outside 0..%d", (long long)trial->n_invalid,
-                           growth->model.host.n_classes - 1);
+            return ES_FAIL(INPUT, "%lld labels of the split are outside 0..%d",
+                           (long long)trial->n_invalid, growth->model.host.n_classes - 1);
         }
-        growth->results[trial->env].test_loss = trial->loss / (double)split->count;
-        growth->results[trial->env].test_accuracy =
-            100.0 * (double)trial->n_correct / (double)split->count;
+        losses[trial->env] = trial->loss / (double)split->count;
+        accuracies[trial->env] = 100.0 * (double)trial->n_correct / (double)split->count;
     }
     return ES_STATUS_OK;
+}
+
+EsStatus es_growth_test(EsGrowth *growth) {
+    const EsSplit *split = &growth->model.dataset->test;
+    double *measured = NULL;
+    size_t n = (size_t)growth->options.n_envs;
+    if (split->count < 1) {
+        return ES_FAIL(INPUT, "the data set has no test images");
+    }
+    ES_TRY(es_allocate(2 * n * sizeof *measured, (void **)&measured));
+    EsStatus status = es_growth_evaluate(growth, split, measured, measured + n);
+    for (size_t e = 0; status == ES_STATUS_OK && e < n; e++) {
+        growth->results[e].test_loss = measured[e];
+        growth->results[e].test_accuracy = measured[n + e];
+    }
+    es_release(measured);
+    return status;
 }
 
 // --- Shapley values ---

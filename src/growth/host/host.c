@@ -145,6 +145,16 @@ EsStatus es_host_check(const EsHostSpec *spec) {
     return is_dense ? check_dense(spec) : ES_STATUS_OK;
 }
 
+int64_t es_host_parameter_count(const EsHostSpec *spec) {
+    int64_t n_in = spec->image_channels, count = 0;
+    for (int i = 0; i < spec->n_blocks; i++) {
+        const EsHostBlock block = es_host_block(spec, i);
+        count += n_in * block.n_channels * block.kernel * block.kernel + 2 * block.n_channels;
+        n_in = block.n_channels;
+    }
+    return count + (n_in + 1) * spec->n_classes;
+}
+
 EsValueId es_host_build(EsGraph *graph, const EsHostSpec *spec, EsValueId images, int is_training) {
     return es_host_build_with(graph, spec, images, is_training, NULL, NULL);
 }

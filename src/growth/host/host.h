@@ -64,6 +64,9 @@ EsHostBlock es_host_block(const EsHostSpec *spec, int i);
 // Can this host be built? Blocks, channels, kernels, pools against the image size.
 EsStatus es_host_check(const EsHostSpec *spec);
 
+// Trainable numbers of a host that can be built: convolutions, norms, the linear layer.
+int64_t es_host_parameter_count(const EsHostSpec *spec);
+
 // Append the host to the graph: images [E, N, C, H, W] to logits [E, N, classes].
 EsValueId es_host_build(EsGraph *graph, const EsHostSpec *spec, EsValueId images, int is_training);
 

@@ -184,8 +184,12 @@ static int64_t play(const Bench *bench, const char *name, const char *weights, i
     EsRunOutcome outcome;
     REQUIRE_OK(es_prove_run_create(&settings, &replaced.prove));
     replaced.work = es_prove_run_work(replaced.prove);
-    EsRunWork work = {&replaced,     replaced_describe, replaced_round,
-                      replaced_save, replaced_load,     replaced_finish};
+    EsRunWork work = {.context = &replaced,
+                      .describe = replaced_describe,
+                      .round = replaced_round,
+                      .save = replaced_save,
+                      .load = replaced_load,
+                      .finish = replaced_finish};
     REQUIRE_OK(es_run_open(&options, &run));
     REQUIRE_OK(es_run_start(run));
     REQUIRE_OK(es_run_close(run, es_run_rounds(run, &work), &outcome));

@@ -1,0 +1,239 @@
+// `esper fit`: grows networks on the user's data and keeps the best one.
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/macros.h"
+#include "cli/run_program.h"
+#include "runs/fit/fit_run.h"
+
+// classes whose confusions are printed as a table; with more, the worst pairs are
+#define TABLE_CLASSES 12
+#define WORST_PAIRS   10
+#define NAME_COLUMNS  14
+
+// --- results for people ---
+
+static const char *class_name(const EsGrownNetwork *network, int k) {
+    return network->spec.class_names[k];
+}
+
+static void print_recalls(const EsGrownNetwork *network, const EsNetworkScore *score) {
+    printf("\nrecall by class:\n");
+    for (int k = 0; k < score->n_classes; k++) {
+        double recall = es_network_score_recall(score, k);
+        if (isfinite(recall)) {
+            es_print("  %-24.60s %6.2f %%\n", class_name(network, k), recall);
+        }
+    }
+}
+
+static void print_confusions(const EsGrownNetwork *network, const EsNetworkScore *score) {
+    int K = score->n_classes;
+    printf("\nconfusions (row: the sample's class; column: the class it was taken for):\n");
+    printf("  %-*s", NAME_COLUMNS, "");
+    for (int k = 0; k < K; k++) {
+        printf(" %6d", k);
+    }
+    printf("\n");
+    for (int k = 0; k < K; k++) {
+        es_print("  %2d %-*.*s", k, NAME_COLUMNS - 3, NAME_COLUMNS - 3, class_name(network, k));
+        for (int j = 0; j < K; j++) {
+            printf(" %6lld", (long long)score->confused[k * K + j]);
+        }
+        printf("\n");
+    }
+}
+
+// The pairs of classes that were confused most, the worst first.
+static void print_worst_pairs(const EsGrownNetwork *network, const EsNetworkScore *score) {
+    int K = score->n_classes;
+    int64_t below = INT64_MAX;
+    printf("\nmost frequent confusions:\n");
+    for (int printed = 0; printed < WORST_PAIRS;) {
+        int64_t next = 0;
+        for (int64_t i = 0; i < (int64_t)K * K; i++) {
+            int is_error = i / K != i % K && score->confused[i] < below;
+            next = is_error && score->confused[i] > next ? score->confused[i] : next;
+        }
+        if (next == 0) {
+            return;
+        }
+        for (int64_t i = 0; i < (int64_t)K * K && printed < WORST_PAIRS; i++) {
+            if (i / K != i % K && score->confused[i] == next) {
+                es_print("  %6lld x %.60s taken for %.60s\n", (long long)next,
+                         class_name(network, (int)(i / K)), class_name(network, (int)(i % K)));
+                printed++;
+            }
+        }
+        below = next;
+    }
+}
+
+static void print_summary(const EsFitReport *report, const char *folder) {
+    const EsNetworkScore *score = report->score;
+    const EsGrownNetwork *network = report->network;
+    printf("\nthe network:\n");
+    es_grown_network_draw(network, stdout);
+    if (score != NULL) {
+        print_recalls(network, score);
+        if (score->n_classes <= TABLE_CLASSES) {
+            print_confusions(network, score);
+        } else {
+            print_worst_pairs(network, score);
+        }
+        printf("\ntest accuracy %.2f %% [%.2f, %.2f] on %lld samples that decided nothing; "
+               "validation %.2f %%\n",
+               score->accuracy, score->low, score->high, (long long)score->n,
+               report->best_accuracy);
+    } else {
+        printf("\nvalidation accuracy %.2f %%; the data has no test samples\n",
+               report->best_accuracy);
+    }
+    es_print("%lld parameters; candidate %lld, epoch %lld; written to %s/" ES_RUN_NETWORKS "/1\n",
+             (long long)network->n_parameters, (long long)report->best_candidate,
+             (long long)report->best_epoch, folder);
+    es_print("predict with it: esper predict %s INPUT...\n", folder);
+}
+
+static EsStatus print_json(const EsFitReport *report, const EsFitSettings *settings,
+                           const char *folder) {
+    const EsNetworkScore *score = report->score;
+    const EsGrownNetwork *network = report->network;
+    json_t *root =
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:o, s:o}", "run", folder, "data",
+                  report->dataset->name, "parameters", (json_int_t)network->n_parameters, "epoch",
+                  (json_int_t)report->best_epoch, "candidate", (json_int_t)report->best_candidate,
+                  "seed", settings->run.seed, "epochs", settings->run.n_rounds, "policy",
+                  report->policy, "validation_accuracy", es_json_number(report->best_accuracy),
+                  "test_accuracy", es_json_number(score != NULL ? score->accuracy : NAN));
+    if (score != NULL && root != NULL) {
+        json_object_set_new(
+            root, "test_interval",
+            json_pack("[o, o]", es_json_number(score->low), es_json_number(score->high)));
+        json_t *recalls = json_array();
+        for (int k = 0; k < score->n_classes; k++) {
+            json_array_append_new(recalls, es_json_number(es_network_score_recall(score, k)));
+        }
+        json_object_set_new(root, "recall", recalls);
+    }
+    return es_json_print(root, 15);
+}
+
+// --- the run ---
+
+static EsStatus create_fit(const void *settings, void **fit) {
+    return es_fit_run_create(settings, (EsFitRun **)fit);
+}
+
+static void destroy_fit(void *fit) { es_fit_run_destroy(fit); }
+
+static EsRunWork rounds_of_fit(void *fit) { return es_fit_run_work(fit); }
+
+static void describe(void *fit, const void *settings, char text[ES_RUN_ABOUT_BYTES]) {
+    const EsFitSettings *fitted = settings;
+    EsFitReport report = es_fit_run_report(fit);
+    es_dataset_describe(report.dataset, text, ES_RUN_ABOUT_BYTES);
+    size_t used = strlen(text);
+    snprintf(text + used, ES_RUN_ABOUT_BYTES - used,
+             "%s\n%d candidates, %d epochs of %lld updates; grown by %s (%s)\n", report.hosts,
+             fitted->n_candidates, fitted->run.n_rounds, (long long)report.n_updates, report.policy,
+             report.policy_reason);
+}
+
+static EsStatus print_plan(void *fit, const EsConfig *config, const EsRunMemory *memory) {
+    double seconds = 0;
+    EsFitReport report = es_fit_run_report(fit);
+    const EsFitSettings *settings = config->settings;
+    ES_TRY(es_fit_run_predict(fit, &seconds));
+    ES_TRY(es_run_command_print_config(config));
+    es_print("\n# hosts       %s\n", report.hosts);
+    es_print("# policy      %s: %s\n", report.policy, report.policy_reason);
+    es_run_memory_print(memory);
+    printf("# time        %.1f s for the first of %d epochs, with all %d candidates; half of them "
+           "is dropped again and again in the first third\n",
+           seconds, settings->run.n_rounds, settings->n_candidates);
+    return ES_STATUS_OK;
+}
+
+static EsStatus print_results(void *fit, const EsRunInput *input, const char *folder) {
+    EsFitReport report = es_fit_run_report(fit);
+    if (input->as_json) {
+        return print_json(&report, input->config->settings, folder);
+    }
+    print_summary(&report, folder);
+    return ES_STATUS_OK;
+}
+
+static const EsRunProgram program = {.name = "fit",
+                                     .smaller = "a smaller --batch",
+                                     .create = create_fit,
+                                     .destroy = destroy_fit,
+                                     .rounds = rounds_of_fit,
+                                     .describe = describe,
+                                     .print_plan = print_plan,
+                                     .print_results = print_results};
+
+EsExit cmd_fit(int argc, char **argv) {
+    EsRunCommand command = {0};
+    EsFitSettings settings, before;
+    int as_json;
+    EsConfig config = es_fit_run_config(&settings);
+    const EsOption options[] = {
+        ES_OPTION_KEY("data", "fit.data", "DATA"),
+        ES_OPTION_KEY("max-params", "fit.max_params", "N"),
+        ES_OPTION_KEY("epochs", "run.rounds", "N"),
+        ES_OPTION_KEY("candidates", "fit.candidates", "K"),
+        ES_OPTION_KEY("policy", "fit.policy", "NAME"),
+        ES_OPTION_KEY("max-seconds", "fit.max_seconds", "X"),
+        ES_OPTION_KEY("target-accuracy", "fit.target_accuracy", "X"),
+        ES_OPTION_KEY("task", "fit.task", "NAME"),
+        ES_OPTION_KEY("image-size", "fit.image_size", "N"),
+        ES_OPTION_KEY("label", "fit.label", "COLUMN"),
+        ES_OPTION_KEY("labels", "fit.labels", "FILE"),
+        ES_OPTION_KEY("folder", "fit.folder", "DIR"),
+        ES_OPTION_KEY("data-seed", "fit.data_seed", "N"),
+        ES_OPTION_KEY("batch", "fit.batch", "N"),
+        ES_OPTION_KEY("epoch-batches", "fit.epoch_batches", "N"),
+        ES_OPTION_KEY("rate", "fit.rate", "X"),
+        ES_OPTION_KEY("pad", "fit.pad", "N"),
+        ES_OPTION_KEY("flip", "fit.flip", "on|off"),
+        ES_RUN_COMMAND_OPTIONS(&command),
+        ES_OPTION_FLAG("json", &as_json, "print the result as JSON"),
+    };
+    const EsOptionTable table = {
+        .command = "fit",
+        .usage = "--data DATA [options]",
+        .summary =
+            "Grow a network on your data. Several candidates train side by side, each from its "
+            "own\n"
+            "start; a policy puts seeds into them within --max-params; weak candidates are "
+            "dropped.\n"
+            "The best network by validation is in the run folder from the first epoch on, and the\n"
+            "test samples are looked at once, at the end. DATA is a folder of images with a\n"
+            "sub-folder per class, a .npy array, a .csv table, IDX or CIFAR-10 files, or\n"
+            "fashion-mnist; `esper data DATA` shows how it is read.\n"
+            "Ctrl-C saves, keeps the best so far and says how to go on.",
+        .example = "esper fit --data photos/ --max-params 50000 --epochs 30",
+        .options = options,
+        .n_options = ES_COUNT_OF(options),
+        .config = &config,
+    };
+    EsArguments arguments;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
+    }
+    EsStatus status = es_run_command_configure(&command, &table, &arguments, &before);
+    if (status != ES_STATUS_OK) {
+        return es_command_finish("fit", status);
+    }
+    const EsRunInput input = {&command, &config, &settings.run, &settings.n_candidates, as_json};
+    EsProgramRun run = es_run_program_begin(&program, &input);
+    if (run.is_started) {
+        run.status = es_run_rounds(run.session.run, &run.rounds);
+    }
+    return es_run_program_end(&run);
+}

@@ -1,0 +1,38 @@
+// Reports on a grown network for people: its accuracy on a split with an interval, recalls and
+// confusions of classes, and a drawing of its layers in text.
+//
+// K classes.
+#ifndef ES_FIT_NETWORK_REPORT_H
+#define ES_FIT_NETWORK_REPORT_H
+
+#include <stdio.h>
+
+#include "fit/grown_network.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef struct EsNetworkScore {
+    int64_t n, n_correct;
+    double accuracy;   // percent
+    double low, high;  // percent: Wilson's interval, 95 %
+    int n_classes;     // K
+    int64_t *confused; // owned [K, K]: samples of the row's class that were taken for the column's
+} EsNetworkScore;
+
+// Runs the network over a split of a data set of its kind and sizes. The pool may be NULL.
+EsStatus es_network_score(EsGrownNetwork *network, EsThreadPool *pool, const EsDataset *dataset,
+                          const EsSplit *split, EsNetworkScore *score);
+void es_network_score_destroy(EsNetworkScore *score);
+
+// Share of a class's samples that were found, percent; NaN for a class without samples.
+double es_network_score_recall(const EsNetworkScore *score, int k);
+
+// Wilson's interval of n_correct of n at 95 %, in percent.
+void es_wilson_interval(int64_t n_correct, int64_t n, double *low, double *high);
+
+// A line for each layer and seed: shape of the output, parameters.
+void es_grown_network_draw(const EsGrownNetwork *network, FILE *stream);
+
+ES_EXTERN_C_END
+
+#endif

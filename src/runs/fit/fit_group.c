@@ -1,0 +1,261 @@
+// Candidates of one host: epochs, decisions within the limit of parameters, and those that stay.
+#include "runs/fit/fit_group.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/folder.h"
+#include "base/memory.h"
+
+// --- life ---
+
+static void forget_candidates(EsFitGroup *group) {
+    group->policy = NULL;
+    group->growth = NULL;
+    group->candidates = NULL;
+    group->loss = group->accuracy = NULL;
+    group->actions = NULL;
+    group->masks = NULL;
+    group->n = 0;
+}
+
+static void release_candidates(EsFitGroup *group) {
+    es_policy_destroy(group->policy);
+    es_growth_destroy(group->growth);
+    es_release(group->candidates);
+    es_release(group->loss);
+    es_release(group->accuracy);
+    es_release(group->actions);
+    es_release(group->masks);
+    forget_candidates(group);
+}
+
+// The first policy in the folder that was trained for such a host, else the heuristic; notes why.
+static EsStatus choose_policy(EsFitGroup *group, const EsPolicyContext *context) {
+    const char *folder = group->options.policy_folder;
+    EsFolderEntry *entries = NULL;
+    int n_entries = 0;
+    if (folder != NULL && es_folder_list(folder, &entries, &n_entries) != ES_STATUS_OK) {
+        n_entries = 0; // nothing is shipped here
+    }
+    snprintf(group->reason, sizeof group->reason, "no policies are shipped with this program");
+    for (int i = 0; i < n_entries && group->policy == NULL; i++) {
+        const char *end = strrchr(entries[i].name, '.');
+        if (end == NULL || strcmp(end, ".safetensors") != 0) {
+            continue;
+        }
+        snprintf(group->policy_name, sizeof group->policy_name, "%.500s/%.500s", folder,
+                 entries[i].name);
+        if (es_policy_open(group->policy_name, context, &group->policy) == ES_STATUS_OK) {
+            snprintf(group->reason, sizeof group->reason, "it was trained for such a host");
+        } else {
+            snprintf(group->reason, sizeof group->reason, "%.100s does not fit: %.380s",
+                     entries[i].name, es_status_detail());
+        }
+    }
+    es_release(entries);
+    if (group->policy != NULL) {
+        return ES_STATUS_OK;
+    }
+    snprintf(group->policy_name, sizeof group->policy_name, "heuristic");
+    return es_policy_open(group->policy_name, context, &group->policy);
+}
+
+// Growth, policy and buffers for n candidates, whose numbers are copied; n may be 0.
+static EsStatus create_candidates(EsFitGroup *group, const int *candidates, int n) {
+    size_t count = (size_t)n;
+    if (n == 0) {
+        return ES_STATUS_OK;
+    }
+    group->n = n;
+    group->options.growth.n_envs = n;
+    ES_TRY(es_growth_create(&group->options.growth, group->options.dataset, group->options.device,
+                            &group->growth));
+    const EsPolicyContext context = {.settings = es_growth_settings(group->growth),
+                                     .slots = es_growth_model(group->growth)->slots,
+                                     .device = group->options.device,
+                                     .n_envs = n,
+                                     .seed = group->options.growth.seed};
+    ES_TRY(group->policy_name[0] != '\0'
+               ? es_policy_open(group->policy_name, &context, &group->policy)
+               : choose_policy(group, &context));
+    ES_TRY(es_allocate(sizeof *group->candidates * count, (void **)&group->candidates));
+    ES_TRY(es_allocate(sizeof *group->loss * count, (void **)&group->loss));
+    ES_TRY(es_allocate(sizeof *group->accuracy * count, (void **)&group->accuracy));
+    ES_TRY(es_allocate(sizeof *group->actions * count, (void **)&group->actions));
+    ES_TRY(es_allocate(sizeof *group->masks * count, (void **)&group->masks));
+    memcpy(group->candidates, candidates, sizeof *candidates * count);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_fit_group_create(const EsFitGroupOptions *options, int n, int first,
+                             EsFitGroup **group_out) {
+    EsFitGroup *group = NULL;
+    int *numbers = NULL;
+    EsStatus status = ES_STATUS_OK;
+    *group_out = NULL;
+    ES_TRY(es_allocate(sizeof *group, (void **)&group));
+    group->options = *options;
+    snprintf(group->policy_name, sizeof group->policy_name, "%s", options->policy);
+    snprintf(group->reason, sizeof group->reason, "it was asked for");
+    ES_TRY_GOTO(es_allocate(sizeof *numbers * (size_t)n, (void **)&numbers));
+    for (int i = 0; i < n; i++) {
+        numbers[i] = first + i;
+    }
+    ES_TRY_GOTO(create_candidates(group, numbers, n));
+    ES_TRY_GOTO(es_policy_begin(group->policy, first));
+done:
+    es_release(numbers);
+    if (status != ES_STATUS_OK) {
+        es_fit_group_destroy(group);
+        return status;
+    }
+    *group_out = group;
+    return ES_STATUS_OK;
+}
+
+void es_fit_group_destroy(EsFitGroup *group) {
+    if (group != NULL) {
+        release_candidates(group);
+        es_release(group);
+    }
+}
+
+// --- an epoch ---
+
+EsStatus es_fit_group_advance(EsFitGroup *group) {
+    int is_fresh = es_growth_snapshot(group->growth)->step == 0;
+    ES_TRY(is_fresh ? es_growth_reset(group->growth, group->candidates[0])
+                    : es_growth_advance(group->growth));
+    return es_growth_evaluate(group->growth, &group->options.dataset->validation, group->loss,
+                              group->accuracy);
+}
+
+// --- decisions within the limit ---
+
+// Parameters that a candidate may still take.
+static int64_t parameters_left(const EsFitGroup *group, int env) {
+    return group->options.max_parameters - es_growth_parameter_count(group->growth, env);
+}
+
+// A seed of this blueprint in this slot; with a gate that may come with it, where is_gated.
+static int64_t seed_cost(const EsFitGroup *group, int slot, int blueprint, int is_gated) {
+    const EsGrowthSettings *settings = es_growth_settings(group->growth);
+    return (int64_t)settings->blueprint_parameters[slot][blueprint] +
+           (is_gated ? settings->gate_parameters[slot] : 0);
+}
+
+// The first slot of `slots` in which the seed does not exceed the limit; -1: there is none.
+static int find_slot(const EsFitGroup *group, uint32_t slots, int blueprint, int is_gated,
+                     int64_t left) {
+    for (int s = 0; s < es_growth_settings(group->growth)->n_slots; s++) {
+        if (((slots >> s) & 1) && seed_cost(group, s, blueprint, is_gated) <= left) {
+            return s;
+        }
+    }
+    return -1;
+}
+
+// Masks without the blueprints that fit nowhere, and without GERMINATE where none fits.
+static EsActionMasks limit_masks(const EsFitGroup *group, int env) {
+    EsActionMasks masks = es_growth_masks(group->growth)[env];
+    uint16_t slots = masks.slot_by_op[ES_GROWTH_OP_GERMINATE];
+    int64_t left = parameters_left(group, env);
+    uint16_t fitting = 0;
+    for (int b = 0; b < ES_N_BLUEPRINT_IDS; b++) {
+        if (((masks.head[ES_HEAD_BLUEPRINT] >> b) & 1) &&
+            find_slot(group, slots, b, 0, left) >= 0) {
+            fitting |= (uint16_t)(1u << b);
+        }
+    }
+    if (fitting != 0) {
+        masks.head[ES_HEAD_BLUEPRINT] = fitting;
+    } else {
+        masks.slot_by_op[ES_GROWTH_OP_GERMINATE] = 0;
+        masks.head[ES_HEAD_OP] &= (uint16_t) ~(1u << ES_GROWTH_OP_GERMINATE);
+    }
+    return masks;
+}
+
+// A germination that would exceed the limit moves to a slot where it does not, or waits; so does a
+// gate that a seed would get later.
+static EsAction limit_action(const EsFitGroup *group, int env, EsAction action) {
+    int op = es_action_value(&action, ES_HEAD_OP);
+    int blueprint = es_action_value(&action, ES_HEAD_BLUEPRINT);
+    int slot = es_action_value(&action, ES_HEAD_SLOT);
+    int is_gated = es_style_algorithm(es_action_value(&action, ES_HEAD_STYLE)) == ES_ALGORITHM_GATE;
+    int64_t left = parameters_left(group, env);
+    if (op == ES_GROWTH_OP_SET_ALPHA_TARGET && is_gated &&
+        es_growth_settings(group->growth)->gate_parameters[slot] > left) {
+        return es_action_wait();
+    }
+    if (op != ES_GROWTH_OP_GERMINATE || seed_cost(group, slot, blueprint, is_gated) <= left) {
+        return action;
+    }
+    slot = find_slot(group, group->masks[env].slot_by_op[ES_GROWTH_OP_GERMINATE], blueprint,
+                     is_gated, left);
+    if (slot < 0) {
+        return es_action_wait();
+    }
+    action.head[ES_HEAD_SLOT] = (int8_t)slot;
+    return action;
+}
+
+EsStatus es_fit_group_decide(EsFitGroup *group) {
+    const EsGrowthState *state = &es_growth_snapshot(group->growth)->state;
+    for (int i = 0; i < group->n; i++) {
+        group->masks[i] = limit_masks(group, i);
+    }
+    ES_TRY(es_policy_decide(group->policy, state, group->masks, group->actions));
+    for (int i = 0; i < group->n; i++) {
+        group->actions[i] = limit_action(group, i, group->actions[i]);
+    }
+    ES_TRY(es_growth_decide(group->growth, group->actions));
+    // no reward accounts for prunes here
+    return es_growth_settle_prunes(group->growth, state->env.n_unrewarded_prunes);
+}
+
+// --- those that stay ---
+
+EsStatus es_fit_group_keep(EsFitGroup *group, const int *kept, int n_kept) {
+    EsFitGroup smaller = *group; // options and the policy's name
+    int *numbers = NULL;
+    int64_t *envs = NULL;
+    EsStatus status = ES_STATUS_OK;
+    if (n_kept == group->n) {
+        return ES_STATUS_OK;
+    }
+    forget_candidates(&smaller);
+    ES_TRY_GOTO(es_allocate(sizeof *numbers * (size_t)ES_MAX(n_kept, 1), (void **)&numbers));
+    ES_TRY_GOTO(es_allocate(sizeof *envs * (size_t)ES_MAX(n_kept, 1), (void **)&envs));
+    for (int i = 0; i < n_kept; i++) {
+        envs[i] = kept[i];
+        numbers[i] = group->candidates[kept[i]];
+    }
+    ES_TRY_GOTO(create_candidates(&smaller, numbers, n_kept));
+    if (n_kept > 0) {
+        ES_TRY_GOTO(es_growth_take_envs(smaller.growth, group->growth, envs));
+        ES_TRY_GOTO(es_policy_take_envs(smaller.policy, group->policy, envs));
+    }
+    release_candidates(group);
+    *group = smaller;
+    forget_candidates(&smaller);
+done:
+    release_candidates(&smaller);
+    es_release(numbers);
+    es_release(envs);
+    return status;
+}
+
+EsStatus es_fit_group_save(EsFitGroup *group, const char *growth_path, const char *policy_path) {
+    ES_TRY(es_growth_save(group->growth, growth_path));
+    return es_policy_save_episode(group->policy, policy_path);
+}
+
+EsStatus es_fit_group_load(EsFitGroup *group, const int *candidates, int n, const char *growth_path,
+                           const char *policy_path) {
+    release_candidates(group);
+    ES_TRY(create_candidates(group, candidates, n));
+    ES_TRY(es_growth_load(group->growth, growth_path));
+    return es_policy_load_episode(group->policy, policy_path);
+}

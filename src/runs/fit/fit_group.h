@@ -1,0 +1,63 @@
+// A group of candidates: networks that grow side by side from one host, each from its own seed.
+//
+// An epoch trains all of them, measures them on the whole validation split, and lets the policy
+// decide on each, within a limit of parameters. Candidates that fall behind are dropped: the others
+// go on in a smaller growth with the same bits.
+//
+//     ES_TRY(es_fit_group_create(&options, n_candidates, first_candidate, &group));
+//     ES_TRY(es_fit_group_advance(group));            // to a decision; group->accuracy is known
+//     ES_TRY(es_fit_group_decide(group));
+//     ES_TRY(es_fit_group_keep(group, kept, n_kept)); // positions in the group
+//
+// N candidates of the group.
+#ifndef ES_RUNS_FIT_GROUP_H
+#define ES_RUNS_FIT_GROUP_H
+
+#include "control/policy/policy.h"
+#include "growth/engine/growth.h"
+
+// Common to all groups of a fit; everything is borrowed.
+typedef struct EsFitGroupOptions {
+    EsGrowthOptions growth; // n_envs is set by the group
+    const EsDataset *dataset;
+    EsDevice *device;          // a CPU
+    const char *policy;        // for es_policy_open; "": the first of the folder that fits, else
+    const char *policy_folder; // the heuristic; NULL: no folder
+    int64_t max_parameters;
+} EsFitGroupOptions;
+
+typedef struct EsFitGroup {
+    EsFitGroupOptions options;
+    EsGrowth *growth;                    // owned
+    EsPolicy *policy;                    // owned
+    char policy_name[1024], reason[512]; // of the policy, and why it is this one
+    int n;                               // N; 0: all were dropped, and growth and policy are NULL
+    int *candidates;                     // owned [N]: their numbers in the fit
+    double *loss;                        // owned [N]: on the whole validation split, after advance
+    double *accuracy;                    // owned [N]: likewise, percent
+    EsAction *actions;                   // owned [N]: of the last decision
+    EsActionMasks *masks;                // owned [N]
+} EsFitGroup;
+
+// Candidates first .. first + n - 1, at the begin of their episodes, which have their numbers.
+EsStatus es_fit_group_create(const EsFitGroupOptions *options, int n, int first,
+                             EsFitGroup **group);
+void es_fit_group_destroy(EsFitGroup *group);
+
+// Trains and validates up to the next decision. INTERRUPTED when growth's is_stopped says so: the
+// group is of no more use then.
+EsStatus es_fit_group_advance(EsFitGroup *group);
+
+// The policy's decision for every candidate. A seed that would exceed the limit of parameters is
+// put into another slot where it does not, or not at all.
+EsStatus es_fit_group_decide(EsFitGroup *group);
+
+// Drops all candidates but those at these positions, in rising order. After a decision.
+EsStatus es_fit_group_keep(EsFitGroup *group, const int *kept, int n_kept);
+
+// After a decision; loading makes the group that of the candidates [n] that were saved.
+EsStatus es_fit_group_save(EsFitGroup *group, const char *growth_path, const char *policy_path);
+EsStatus es_fit_group_load(EsFitGroup *group, const int *candidates, int n, const char *growth_path,
+                           const char *policy_path);
+
+#endif

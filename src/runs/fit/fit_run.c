@@ -1,0 +1,632 @@
+// Epochs of all candidates, those that are dropped, the best network so far, checkpoints, results.
+#include "runs/fit/fit_run.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/range_check.h"
+#include "base/statistics.h"
+#include "esper/log.h"
+#include "esper/version.h"
+#include "growth/host/host_file.h"
+#include "growth/rules/growth_names.h"
+#include "runs/fit/fit_group.h"
+
+// share of the parameters that chosen hosts take; the rest is for seeds
+#define HOST_SHARE 0.6
+
+// candidates are dropped in this share of the epochs, the first one
+#define DROP_SHARE (1.0 / 3)
+
+// samples that a step's decision is measured on; candidates are ranked on the whole split
+#define DECISION_SAMPLES 2000
+
+// an episode of fewer epochs has the short dwell times
+#define SHORT_EPISODE 75
+
+#define SECONDS_BETWEEN_PROGRESS 0.2
+
+// Progress of the epoch at hand, counted by the threads that train.
+typedef struct Progress {
+    atomic_llong n_batches; // done
+    int64_t n_all;
+    int64_t start_ns, reported_ns;
+    pthread_t reporter; // the thread that emits it
+} Progress;
+
+struct EsFitRun {
+    const EsFitSettings *settings; // borrowed
+    EsDevice *device;              // owned
+    EsDataset dataset;             // owned
+    char data_hash[ES_SHA256_TEXT_BYTES];
+    EsHostChoice choice;
+    EsHostSpec named_host; // owned where it comes from a file
+    int64_t batch, n_updates;
+    EsFitGroup *groups[ES_HOST_SHAPES]; // owned
+    int n_groups;
+    EsEnvSteppedEvent *rows; // owned [candidates]
+    EsGrownNetwork *best;    // owned; NULL before the first epoch
+    int64_t best_epoch, best_candidate;
+    double best_accuracy;
+    double seconds; // of all epochs, those of earlier sessions included
+    EsNetworkScore score;
+    int has_score;
+    Progress progress;
+    EsRun *run;    // borrowed, during a round
+    int64_t round; // that is running
+};
+
+// --- set-up ---
+
+static EsStatus open_dataset(EsFitRun *fit) {
+    const EsFitSettings *settings = fit->settings;
+    if (settings->data[0] == '\0') {
+        return ES_FAIL(CONFIG, "there is no data: --data takes a folder of images by class, .npy, "
+                               ".csv or IDX files, or fashion-mnist");
+    }
+    EsDatasetOptions options = {.seed = (uint64_t)settings->data_seed,
+                                .folder = settings->folder[0] != '\0' ? settings->folder
+                                                                      : getenv("ES_DATA_DIR"),
+                                .image_size = settings->image_size,
+                                .label = settings->label[0] != '\0' ? settings->label : NULL,
+                                .labels = settings->labels[0] != '\0' ? settings->labels : NULL};
+    EsThreadPool *pool = NULL;
+    ES_TRY(es_thread_pool_create(&pool, settings->run.n_threads));
+    EsStatus status = es_dataset_open(&fit->dataset, settings->data, &options, pool);
+    es_thread_pool_destroy(pool);
+    ES_TRY(status);
+    es_dataset_fingerprint(&fit->dataset, fit->data_hash);
+    if (fit->dataset.train.count < 2 || fit->dataset.validation.count < 1) {
+        return ES_FAIL(INPUT,
+                       "data set \"%s\" has %lld training and %lld validation samples; "
+                       "networks are chosen by validation",
+                       fit->dataset.name, (long long)fit->dataset.train.count,
+                       (long long)fit->dataset.validation.count);
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus choose_hosts(EsFitRun *fit) {
+    const EsFitSettings *settings = fit->settings;
+    EsHostSpec *named = &fit->named_host;
+    if (settings->task[0] == '\0') {
+        return es_host_choose(&fit->dataset, settings->max_parameters, HOST_SHARE, &fit->choice);
+    }
+    ES_TRY(es_host_find(settings->task, named));
+    named->image_channels = fit->dataset.n_channels;
+    named->image_size = fit->dataset.height;
+    named->n_classes = fit->dataset.n_classes;
+    ES_TRY(es_host_check(named));
+    int64_t count = es_host_parameter_count(named);
+    if (count > settings->max_parameters) {
+        return ES_FAIL(CONFIG,
+                       "host \"%s\" has %lld parameters for this data, more than "
+                       "--max-params %d",
+                       named->name, (long long)count, settings->max_parameters);
+    }
+    fit->choice.hosts[0] = *named;
+    fit->choice.n_hosts = 1;
+    snprintf(fit->choice.reason, sizeof fit->choice.reason,
+             "Host \"%s\" as asked for: %lld parameters, which leaves %lld to seeds.", named->name,
+             (long long)count, (long long)(settings->max_parameters - count));
+    return ES_STATUS_OK;
+}
+
+// Called by the threads that train, after every batch.
+static int count_batch(void *context) {
+    EsFitRun *fit = context;
+    Progress *progress = &fit->progress;
+    int64_t n_done = atomic_fetch_add(&progress->n_batches, 1) + 1;
+    if (fit->run == NULL) { // measured before the run begins
+        return 0;
+    }
+    if (pthread_equal(pthread_self(), progress->reporter) &&
+        es_clock_seconds_since(progress->reported_ns) >= SECONDS_BETWEEN_PROGRESS) {
+        progress->reported_ns = es_clock_ns();
+        EsRoundProgressedEvent row = {.percent = 100 * (double)n_done / (double)progress->n_all,
+                                      .n_images = n_done * fit->batch,
+                                      .seconds = es_clock_seconds_since(progress->start_ns)};
+        es_emit_round_progressed(es_run_hub(fit->run),
+                                 (EsEventTime){.round = fit->round, .step = -1}, &row, 1);
+    }
+    return es_run_must_drop(fit->run);
+}
+
+static EsStatus create_group(EsFitRun *fit, const EsHostSpec *host, int n, int first,
+                             EsFitGroup **group) {
+    const EsFitSettings *settings = fit->settings;
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots = 0, n_epochs = settings->run.n_rounds;
+    ES_TRY(es_slots_parse(host, "all", slots, &n_slots));
+    EsGrowthOptions growth = es_growth_defaults(host, slots, n_slots, n);
+    growth.settings = n_epochs < SHORT_EPISODE
+                          ? es_growth_settings_tiny(n_slots, host->n_classes)
+                          : es_growth_settings_default(n_slots, host->n_classes);
+    growth.settings.episode_steps = n_epochs;
+    growth.batch = fit->batch;
+    growth.step_batches = fit->n_updates;
+    growth.n_validation_images = ES_MIN(fit->dataset.validation.count, DECISION_SAMPLES);
+    growth.seed = (uint64_t)settings->run.seed;
+    growth.host_learning_rate = settings->host_learning_rate;
+    growth.seed_learning_rate = settings->seed_learning_rate;
+    growth.clip = settings->clip;
+    growth.recipe = settings->recipe;
+    growth.is_stopped = count_batch;
+    growth.context = fit;
+    const EsFitGroupOptions options = {.growth = growth,
+                                       .dataset = &fit->dataset,
+                                       .device = fit->device,
+                                       .policy = settings->policy,
+                                       .policy_folder = getenv("ES_POLICY_DIR"),
+                                       .max_parameters = settings->max_parameters};
+    return es_fit_group_create(&options, n, first, group);
+}
+
+// Candidates are shared out over the hosts, one more for the first ones.
+static EsStatus create_groups(EsFitRun *fit) {
+    int n_all = fit->settings->n_candidates, first = 0;
+    int n_hosts = ES_MIN(fit->choice.n_hosts, n_all);
+    for (int g = 0; g < n_hosts; g++) {
+        int n = n_all / n_hosts + (g < n_all % n_hosts);
+        ES_TRY(create_group(fit, &fit->choice.hosts[g], n, first, &fit->groups[g]));
+        fit->n_groups++;
+        first += n;
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus create_parts(EsFitRun *fit) {
+    const EsFitSettings *settings = fit->settings;
+    EsDeviceOptions device = {.n_threads = settings->run.n_threads};
+    ES_TRY(es_device_open(settings->run.device, &device, &fit->device));
+    if (es_device_info(fit->device)->kind != ES_DEVICE_CPU) {
+        return ES_FAIL(UNSUPPORTED, "fit runs on the CPU; --device cpu. `esper grow --keep-best` "
+                                    "grows networks on a GPU");
+    }
+    ES_TRY(open_dataset(fit));
+    ES_TRY(choose_hosts(fit));
+    // a small table gets a few updates per pass
+    int64_t n_train = fit->dataset.train.count;
+    fit->batch = settings->batch > 0 ? settings->batch
+                                     : ES_MAX(ES_MIN(fit->choice.hosts[0].batch, n_train / 8), 1);
+    if (fit->batch > n_train) {
+        return ES_FAIL(CONFIG, "a batch of %lld is larger than the %lld training samples",
+                       (long long)fit->batch, (long long)n_train);
+    }
+    fit->n_updates = settings->epoch_batches > 0 ? settings->epoch_batches : n_train / fit->batch;
+    fit->best_accuracy = -1;
+    ES_TRY(create_groups(fit));
+    return es_allocate(sizeof *fit->rows * (size_t)settings->n_candidates, (void **)&fit->rows);
+}
+
+EsStatus es_fit_run_create(const EsFitSettings *settings, EsFitRun **fit_out) {
+    EsFitRun *fit = NULL;
+    *fit_out = NULL;
+    ES_TRY(es_allocate(sizeof *fit, (void **)&fit));
+    fit->settings = settings;
+    EsStatus status = create_parts(fit);
+    if (status != ES_STATUS_OK) {
+        es_fit_run_destroy(fit);
+        return status;
+    }
+    *fit_out = fit;
+    return ES_STATUS_OK;
+}
+
+void es_fit_run_destroy(EsFitRun *fit) {
+    if (fit == NULL) {
+        return;
+    }
+    es_network_score_destroy(&fit->score);
+    es_grown_network_destroy(fit->best);
+    for (int g = 0; g < fit->n_groups; g++) {
+        es_fit_group_destroy(fit->groups[g]);
+    }
+    es_release(fit->rows);
+    es_host_unload(&fit->named_host);
+    es_dataset_destroy(&fit->dataset);
+    es_device_close(fit->device);
+    es_release(fit);
+}
+
+// --- candidates over all groups ---
+
+typedef struct Place {
+    int group, position;
+    double accuracy; // -1 where the loss is not finite
+} Place;
+
+// Lists the candidates that are left, the best first, the lower number of equals.
+static int compare_places(const void *a, const void *b) {
+    const Place *x = a, *y = b;
+    if (x->accuracy != y->accuracy) {
+        return x->accuracy < y->accuracy ? 1 : -1;
+    }
+    return x->group != y->group ? x->group - y->group : x->position - y->position;
+}
+
+static int list_places(const EsFitRun *fit, Place *places) {
+    int n = 0;
+    for (int g = 0; g < fit->n_groups; g++) {
+        const EsFitGroup *group = fit->groups[g];
+        for (int i = 0; i < group->n; i++) {
+            places[n++] = (Place){g, i, isfinite(group->loss[i]) ? group->accuracy[i] : -1};
+        }
+    }
+    qsort(places, (size_t)n, sizeof *places, compare_places);
+    return n;
+}
+
+// How many candidates go on after an epoch: half as many after each of log2(K) epochs that divide
+// the first third evenly.
+static int count_kept(const EsFitRun *fit, int64_t epoch) {
+    int n_kept = fit->settings->n_candidates, n_halvings = 0;
+    for (int n = n_kept; n > 1; n = (n + 1) / 2) {
+        n_halvings++;
+    }
+    for (int i = 1; i <= n_halvings; i++) {
+        double share = DROP_SHARE * i / n_halvings;
+        if ((double)epoch >= fmax(share * fit->settings->run.n_rounds, i)) {
+            n_kept = (n_kept + 1) / 2;
+        }
+    }
+    return n_kept;
+}
+
+static EsStatus drop_weak(EsFitRun *fit, int64_t epoch) {
+    Place places[256];
+    int n = list_places(fit, places), n_kept = count_kept(fit, epoch);
+    for (int g = 0; n_kept < n && g < fit->n_groups; g++) {
+        int kept[256], n_here = 0;
+        for (int i = 0; i < fit->groups[g]->n; i++) {
+            for (int k = 0; k < n_kept; k++) {
+                if (places[k].group == g && places[k].position == i) {
+                    kept[n_here++] = i;
+                }
+            }
+        }
+        ES_TRY(es_fit_group_keep(fit->groups[g], kept, n_here));
+    }
+    return ES_STATUS_OK;
+}
+
+// --- the best network ---
+
+static EsStatus write_best(EsFitRun *fit) {
+    char folder[ES_RUN_PATH_BYTES];
+    es_run_folder_path(es_run_folder(fit->run), ES_RUN_NETWORKS "/1", folder);
+    ES_TRY(es_folder_make(folder));
+    return es_grown_network_save(fit->best, folder);
+}
+
+// Keeps the network of the best candidate when it is the best of all epochs so far.
+static EsStatus take_best(EsFitRun *fit, int64_t epoch) {
+    Place places[256];
+    EsGrownNetwork *network = NULL;
+    int n = list_places(fit, places);
+    if (n == 0 || places[0].accuracy <= fit->best_accuracy) {
+        return ES_STATUS_OK;
+    }
+    EsFitGroup *group = fit->groups[places[0].group];
+    ES_TRY(es_grown_network_take(group->growth, places[0].position, fit->device, &network));
+    es_grown_network_destroy(fit->best);
+    fit->best = network;
+    fit->best_epoch = epoch;
+    fit->best_candidate = group->candidates[places[0].position];
+    fit->best_accuracy = places[0].accuracy;
+    network->origin = (EsGrownOrigin){.version = ES_VERSION,
+                                      .command = "fit",
+                                      .seed = fit->settings->run.seed,
+                                      .episode = fit->best_candidate,
+                                      .validation_accuracy = fit->best_accuracy,
+                                      .test_accuracy = NAN};
+    snprintf(network->origin.data, sizeof network->origin.data, "%s", fit->dataset.name);
+    snprintf(network->origin.data_sha256, sizeof network->origin.data_sha256, "%s", fit->data_hash);
+    snprintf(network->origin.policy, sizeof network->origin.policy, "%s", group->policy_name);
+    return write_best(fit);
+}
+
+// --- events ---
+
+static void emit_candidates(EsFitRun *fit, int64_t round) {
+    EsEventTime time = {.round = round, .step = 0};
+    int n = 0;
+    for (int g = 0; g < fit->n_groups; g++) {
+        const EsFitGroup *group = fit->groups[g];
+        for (int i = 0; i < group->n; i++) {
+            const EsGrowthResult *result = &es_growth_results(group->growth)[i];
+            const EsGrowthState *state = &es_growth_snapshot(group->growth)->state;
+            int n_seeds = 0;
+            for (int s = 0; s < state->n_slots; s++) {
+                n_seeds += es_stage_in(state->seed.stage[i * state->n_slots + s], ES_STAGES_LIVING);
+            }
+            fit->rows[n++] = (EsEnvSteppedEvent){.env = group->candidates[i],
+                                                 .episode = group->candidates[i],
+                                                 .train_loss = result->train_loss,
+                                                 .train_accuracy = result->train_accuracy,
+                                                 .validation_loss = group->loss[i],
+                                                 .validation_accuracy = group->accuracy[i],
+                                                 .host_gradient_norm = result->host_gradient_norm,
+                                                 .n_seeds = n_seeds};
+        }
+    }
+    es_emit_env_stepped(es_run_hub(fit->run), time, fit->rows, n);
+    const EsMetricEvent metrics[] = {
+        {"esper.fit.best_accuracy", fit->best_accuracy},
+        {"esper.fit.parameters", fit->best != NULL ? (double)fit->best->n_parameters : 0}};
+    es_emit_metric(es_run_hub(fit->run), (EsEventTime){.round = round, .step = -1}, metrics,
+                   ES_COUNT_OF(metrics));
+}
+
+static void summarise(const EsFitRun *fit, int64_t n_trained, EsRoundReport *report) {
+    Place places[256];
+    int n = list_places(fit, places);
+    report->has_diverged = n == 0 || places[0].accuracy < 0;
+    if (!report->has_diverged) {
+        const EsFitGroup *group = fit->groups[places[0].group];
+        report->accuracy = places[0].accuracy;
+        report->loss = group->loss[places[0].position];
+    }
+    report->score = fit->best_accuracy;
+    report->n_steps = n_trained;
+    report->n_images = n_trained * fit->n_updates * fit->batch;
+    report->n_seeds = report->n_fossils = 0;
+    for (int g = 0; g < fit->n_groups; g++) {
+        for (int i = 0; i < fit->groups[g]->n; i++) {
+            const EsGrowthState *state = &es_growth_snapshot(fit->groups[g]->growth)->state;
+            report->n_fossils += state->env.n_fossils[i];
+            for (int s = 0; s < state->n_slots; s++) {
+                report->n_seeds +=
+                    es_stage_in(state->seed.stage[i * state->n_slots + s], ES_STAGES_LIVING);
+            }
+        }
+    }
+}
+
+// --- a round ---
+
+static EsStatus train_groups(EsFitRun *fit, int64_t *n_trained) {
+    *n_trained = 0;
+    for (int g = 0; g < fit->n_groups; g++) {
+        *n_trained += fit->groups[g]->n;
+    }
+    atomic_store(&fit->progress.n_batches, 0);
+    fit->progress.n_all = *n_trained * fit->n_updates;
+    fit->progress.start_ns = fit->progress.reported_ns = es_clock_ns();
+    fit->progress.reporter = pthread_self();
+    for (int g = 0; g < fit->n_groups; g++) {
+        if (fit->groups[g]->n > 0) {
+            ES_TRY(es_fit_group_advance(fit->groups[g]));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
+    EsFitRun *fit = context;
+    int64_t start_ns = es_clock_ns(), n_trained = 0;
+    fit->run = run;
+    fit->round = round;
+    ES_TRY(train_groups(fit, &n_trained));
+    es_run_phase_end(run, ES_PHASE_TRAIN, start_ns);
+    ES_TRY(take_best(fit, round));
+    emit_candidates(fit, round);
+    int64_t decide_ns = es_clock_ns();
+    for (int g = 0; g < fit->n_groups; g++) {
+        if (fit->groups[g]->n > 0) {
+            ES_TRY(es_fit_group_decide(fit->groups[g]));
+        }
+    }
+    es_run_phase_end(run, ES_PHASE_DECIDE, decide_ns);
+    summarise(fit, n_trained, report);
+    ES_TRY(drop_weak(fit, round));
+    es_hub_tick(es_run_hub(run));
+    fit->seconds += es_clock_seconds_since(start_ns);
+    return ES_STATUS_OK;
+}
+
+static int is_over(void *context) {
+    const EsFitRun *fit = context;
+    const EsFitSettings *settings = fit->settings;
+    int is_late = settings->max_seconds > 0 && fit->seconds >= (double)settings->max_seconds;
+    int is_good =
+        settings->target_accuracy > 0 && fit->best_accuracy >= (double)settings->target_accuracy;
+    return is_late || is_good;
+}
+
+// --- state ---
+
+static void describe(void *context, EsRunStartedEvent *row) {
+    const EsFitRun *fit = context;
+    row->task = fit->choice.hosts[0].name;
+    row->n_envs = fit->settings->n_candidates;
+    row->n_host_parameters = es_host_parameter_count(&fit->choice.hosts[0]);
+}
+
+static EsStatus save_group(EsCheckpoint *checkpoint, EsFitGroup *group, int g) {
+    char name[64], growth_path[ES_RUN_PATH_BYTES], policy_path[ES_RUN_PATH_BYTES];
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+    if (stream == NULL) {
+        return ES_FAIL(MEMORY, "no memory for the candidates' numbers");
+    }
+    for (int i = 0; i < group->n; i++) {
+        fprintf(stream, "%s%d", i > 0 ? "," : "", group->candidates[i]);
+    }
+    EsStatus status = es_memory_stream_close(stream, &text);
+    snprintf(name, sizeof name, "candidates%d", g);
+    status = status == ES_STATUS_OK ? es_checkpoint_put_text(checkpoint, name, text) : status;
+    free(text);
+    ES_TRY(status);
+    if (group->n == 0) {
+        return ES_STATUS_OK;
+    }
+    snprintf(name, sizeof name, "growth%d.safetensors", g);
+    ES_TRY(es_checkpoint_add_file(checkpoint, name, growth_path));
+    snprintf(name, sizeof name, "policy%d.safetensors", g);
+    ES_TRY(es_checkpoint_add_file(checkpoint, name, policy_path));
+    return es_fit_group_save(group, growth_path, policy_path);
+}
+
+static EsStatus save_best(EsFitRun *fit, EsCheckpoint *checkpoint) {
+    char tensors_path[ES_RUN_PATH_BYTES], json_path[ES_RUN_PATH_BYTES];
+    ES_TRY(es_checkpoint_put_int(checkpoint, "best_epoch", fit->best_epoch));
+    if (fit->best == NULL) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_checkpoint_put_int(checkpoint, "best_candidate", fit->best_candidate));
+    ES_TRY(es_checkpoint_put_real(checkpoint, "best_accuracy", fit->best_accuracy));
+    ES_TRY(es_checkpoint_add_file(checkpoint, ES_NETWORK_TENSORS_FILE, tensors_path));
+    ES_TRY(es_checkpoint_add_file(checkpoint, ES_NETWORK_JSON_FILE, json_path));
+    *strrchr(json_path, '/') = '\0';
+    return es_grown_network_save(fit->best, json_path);
+}
+
+static EsStatus save(void *context, EsCheckpoint *checkpoint) {
+    EsFitRun *fit = context;
+    ES_TRY(es_checkpoint_put_text(checkpoint, "data_sha256", fit->data_hash));
+    ES_TRY(es_checkpoint_put_int(checkpoint, "epochs", fit->settings->run.n_rounds));
+    if (fit->settings->max_seconds > 0) {
+        ES_TRY(es_checkpoint_put_real(checkpoint, "seconds", fit->seconds));
+    }
+    for (int g = 0; g < fit->n_groups; g++) {
+        ES_TRY(save_group(checkpoint, fit->groups[g], g));
+    }
+    return save_best(fit, checkpoint);
+}
+
+// Numbers between commas, rising, of candidates that the group had at first.
+static EsStatus read_candidates(const EsCheckpoint *checkpoint, const char *name, int first, int n,
+                                int *numbers, int *n_numbers) {
+    const char *text = NULL;
+    char path[ES_RUN_PATH_BYTES];
+    int least = first;
+    ES_TRY(es_checkpoint_text(checkpoint, name, &text));
+    EsFileField field = {es_checkpoint_path(checkpoint, "rank0.json", path), name, ES_NO_INDEX};
+    *n_numbers = 0;
+    while (*text != '\0') {
+        char *end = NULL;
+        long number = strtol(text, &end, 10);
+        ES_TRY(es_check_integer(field, end == text ? -1 : number, least, first + n - 1));
+        numbers[(*n_numbers)++] = (int)number;
+        least = (int)number + 1;
+        text = *end == ',' ? end + 1 : end;
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus load_group(const EsCheckpoint *checkpoint, EsFitGroup *group, int g) {
+    char name[64], growth_path[ES_RUN_PATH_BYTES], policy_path[ES_RUN_PATH_BYTES];
+    int numbers[256], n = 0;
+    snprintf(name, sizeof name, "candidates%d", g);
+    ES_TRY(read_candidates(checkpoint, name, group->candidates[0], group->n, numbers, &n));
+    if (n == 0) {
+        return es_fit_group_keep(group, NULL, 0);
+    }
+    snprintf(name, sizeof name, "growth%d.safetensors", g);
+    es_checkpoint_path(checkpoint, name, growth_path);
+    snprintf(name, sizeof name, "policy%d.safetensors", g);
+    es_checkpoint_path(checkpoint, name, policy_path);
+    return es_fit_group_load(group, numbers, n, growth_path, policy_path);
+}
+
+static EsStatus load_best(EsFitRun *fit, const EsCheckpoint *checkpoint) {
+    char path[ES_RUN_PATH_BYTES];
+    ES_TRY(es_checkpoint_int(checkpoint, "best_epoch", &fit->best_epoch));
+    if (fit->best_epoch == 0) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_checkpoint_int(checkpoint, "best_candidate", &fit->best_candidate));
+    ES_TRY(es_checkpoint_real(checkpoint, "best_accuracy", &fit->best_accuracy));
+    EsFileField field = {es_checkpoint_path(checkpoint, "rank0.json", path), "best_accuracy",
+                         ES_NO_INDEX};
+    ES_TRY(es_check_real(field, fit->best_accuracy, 0, 100));
+    es_grown_network_destroy(fit->best);
+    fit->best = NULL;
+    return es_grown_network_load(es_checkpoint_path(checkpoint, ES_NETWORK_JSON_FILE, path),
+                                 fit->device, &fit->best);
+}
+
+static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
+    EsFitRun *fit = context;
+    ES_TRY(es_checkpoint_check_input(checkpoint, "data_sha256", fit->data_hash, "the data set"));
+    int64_t n_epochs = 0;
+    ES_TRY(es_checkpoint_int(checkpoint, "epochs", &n_epochs));
+    if (n_epochs != fit->settings->run.n_rounds) {
+        return ES_FAIL(CONFIG,
+                       "the fit began with %lld epochs, which its learning rates follow, and "
+                       "cannot go on with %d",
+                       (long long)n_epochs, fit->settings->run.n_rounds);
+    }
+    if (es_checkpoint_has(checkpoint, "seconds")) {
+        ES_TRY(es_checkpoint_real(checkpoint, "seconds", &fit->seconds));
+    }
+    for (int g = 0; g < fit->n_groups; g++) {
+        ES_TRY(load_group(checkpoint, fit->groups[g], g));
+    }
+    return load_best(fit, checkpoint);
+}
+
+// --- the end ---
+
+// The test split is looked at here, once, after everything was decided.
+static EsStatus finish(void *context, EsRun *run) {
+    EsFitRun *fit = context;
+    fit->run = run;
+    if (fit->best == NULL) {
+        return ES_FAIL(INPUT, "no candidate had a finite loss; try a lower --rate");
+    }
+    if (fit->dataset.test.count > 0) {
+        EsThreadPool *pool = NULL;
+        ES_TRY(es_thread_pool_create(&pool, fit->settings->run.n_threads));
+        EsStatus status =
+            es_network_score(fit->best, pool, &fit->dataset, &fit->dataset.test, &fit->score);
+        es_thread_pool_destroy(pool);
+        ES_TRY(status);
+        fit->has_score = 1;
+        fit->best->origin.test_accuracy = fit->score.accuracy;
+    }
+    return write_best(fit);
+}
+
+EsRunWork es_fit_run_work(EsFitRun *fit) {
+    return (EsRunWork){.context = fit,
+                       .describe = describe,
+                       .round = run_round,
+                       .save = save,
+                       .load = load,
+                       .is_over = is_over,
+                       .finish = finish};
+}
+
+EsStatus es_fit_run_predict(EsFitRun *fit, double *epoch_seconds) {
+    int64_t n_trained = 0, start_ns = es_clock_ns();
+    ES_TRY(train_groups(fit, &n_trained));
+    *epoch_seconds = es_clock_seconds_since(start_ns);
+    return ES_STATUS_OK;
+}
+
+EsFitReport es_fit_run_report(const EsFitRun *fit) {
+    int n = 0;
+    for (int g = 0; g < fit->n_groups; g++) {
+        n += fit->groups[g]->n;
+    }
+    return (EsFitReport){.dataset = &fit->dataset,
+                         .hosts = fit->choice.reason,
+                         .policy = fit->groups[0]->policy_name,
+                         .policy_reason = fit->groups[0]->reason,
+                         .n_updates = fit->n_updates,
+                         .network = fit->best,
+                         .best_epoch = fit->best_epoch,
+                         .best_candidate = fit->best_candidate,
+                         .best_accuracy = fit->best_accuracy,
+                         .n_candidates = n,
+                         .score = fit->has_score ? &fit->score : NULL};
+}

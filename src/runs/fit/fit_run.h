@@ -1,0 +1,45 @@
+// A run of kind "fit": candidates that grow on the user's data, and the best network of them.
+//
+// A round is an epoch of all candidates that are left. Half of them is dropped at a few epochs in
+// the first third (successive halving by validation accuracy). Whenever a candidate reaches the
+// best validation accuracy so far its network is written to networks/1 of the run folder, so that
+// it is there whenever the run ends. The test split drives nothing; it is measured at the end.
+//
+//     EsFitRun *fit; ES_TRY(es_fit_run_create(&settings, &fit));
+//     EsRunWork work = es_fit_run_work(fit);
+//     ES_TRY(es_run_rounds(run, &work));
+//     EsFitReport report = es_fit_run_report(fit);
+#ifndef ES_RUNS_FIT_RUN_H
+#define ES_RUNS_FIT_RUN_H
+
+#include "fit/host_choice.h"
+#include "fit/network_report.h"
+#include "runs/fit/fit_settings.h"
+#include "runs/run.h"
+
+typedef struct EsFitRun EsFitRun;
+
+// The settings are borrowed. CONFIG without data.
+EsStatus es_fit_run_create(const EsFitSettings *settings, EsFitRun **fit);
+void es_fit_run_destroy(EsFitRun *fit);
+EsRunWork es_fit_run_work(EsFitRun *fit);
+
+// Runs the first epoch of all candidates and measures its seconds. For a dry run.
+EsStatus es_fit_run_predict(EsFitRun *fit, double *epoch_seconds);
+
+// All of it is borrowed, and grows with the rounds.
+typedef struct EsFitReport {
+    const EsDataset *dataset;
+    const char *hosts;  // why these, a paragraph
+    const char *policy; // of the first group, and why it is that one
+    const char *policy_reason;
+    int64_t n_updates;             // of an epoch
+    const EsGrownNetwork *network; // the best so far; NULL before the first epoch
+    int64_t best_epoch, best_candidate;
+    double best_accuracy;        // on the validation split, percent
+    int n_candidates;            // that are left
+    const EsNetworkScore *score; // on the test split; NULL until the run is over, and without test
+} EsFitReport;
+EsFitReport es_fit_run_report(const EsFitRun *fit);
+
+#endif
