@@ -6,8 +6,9 @@
 
 #define SMALLEST_SIDE 4 // of the last maps; images below it are not pooled
 #define POOLS_MAX     5
-#define WIDTH_STEP    4 // channels of first blocks
-#define WIDTH_MAX     256
+#define WIDTH_STEP    0.25 // of the channels of first blocks, before they are rounded
+#define WIDTH_MAX     256.0
+#define CHANNEL_STEP  4
 #define BATCH         128
 
 // An image is halved while more than the smallest side is left.
@@ -20,15 +21,18 @@ static int count_pools(int side) {
     return n;
 }
 
+// Whole vectors of channels are the fastest.
+static int round_channels(double width) { return CHANNEL_STEP * (int)(width / CHANNEL_STEP + 0.5); }
+
 // `depth` blocks at each resolution, the last of them with the pool; the first one alone where
 // pixels are most. Seeds are put behind pools, and behind every block at the last resolution.
-static EsHostSpec make_host(const EsDataset *dataset, const char *name, int depth, int width) {
+static EsHostSpec make_host(const EsDataset *dataset, const char *name, int depth, double width) {
     int n_levels = count_pools(dataset->height) + 1;
     EsHostSpec host = {.name = name,
                        .dataset = "",
                        .image_channels = dataset->n_channels,
                        .image_size = dataset->height,
-                       .base = width,
+                       .base = round_channels(width),
                        .kernel = 3,
                        .n_classes = dataset->n_classes,
                        .batch = BATCH};
@@ -56,7 +60,7 @@ static EsHostSpec make_host(const EsDataset *dataset, const char *name, int dept
 // The widest host of a shape within the limit; its n_blocks is 0 when there is none.
 static EsHostSpec widest_host(const EsDataset *dataset, const char *name, int depth, double limit) {
     EsHostSpec best = {.n_blocks = 0};
-    for (int width = WIDTH_STEP; width <= WIDTH_MAX; width += WIDTH_STEP) {
+    for (double width = CHANNEL_STEP; width <= WIDTH_MAX; width += WIDTH_STEP) {
         EsHostSpec host = make_host(dataset, name, depth, width);
         if ((double)es_host_parameter_count(&host) <= limit) {
             best = host;
@@ -114,7 +118,7 @@ EsStatus es_host_choose(const EsDataset *dataset, int64_t max_parameters, double
         }
     }
     if (choice->n_hosts == 0) {
-        EsHostSpec smallest = make_host(dataset, shapes[0].name, 1, WIDTH_STEP);
+        EsHostSpec smallest = make_host(dataset, shapes[0].name, 1, CHANNEL_STEP);
         return ES_FAIL(ARGUMENT,
                        "--max-params %lld is too small for images of %d x %d and %d classes: the "
                        "smallest host has %lld, and %.0f %% of the parameters are the host's",

@@ -47,7 +47,7 @@ static const EsConfigKey keys[] = {
                   "images: random crop from a border of N pixels"),
     ES_CONFIG_BOOL(EsFitSettings, recipe.flip, "fit", "flip", "on",
                    "images: random horizontal flip; off for letters and digits"),
-    ES_RECIPE_CONFIG_KEYS(EsFitSettings, recipe),
+    ES_RECIPE_CONFIG_KEYS_TUNED(EsFitSettings, recipe),
 };
 
 EsConfig es_fit_run_config(EsFitSettings *settings) {
