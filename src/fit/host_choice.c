@@ -41,7 +41,7 @@ static EsHostSpec make_host(const EsDataset *dataset, const char *name, int dept
         for (int i = 0; i < n_here && host.n_blocks < ES_HOST_BLOCKS_MAX; i++) {
             int has_pool = level + 1 < n_levels && i + 1 == n_here;
             host.blocks[host.n_blocks++] =
-                (EsHostBlock){.n_channels = width << level,
+                (EsHostBlock){.n_channels = round_channels(width * (double)(1 << level)),
                               .kernel = 3,
                               .has_pool = has_pool,
                               .places = has_pool                ? ES_HOST_AFTER_POOL
