@@ -35,6 +35,7 @@ typedef struct Toy {
     int64_t n_finished;      // times that finish came to its end
     int stops_finish;        // it is asked to stop there
     int64_t diverged_rounds; // bit r: nothing of round r is finite
+    uint64_t enough;         // a state from which on nothing is left to do, 0 = none
 } Toy;
 
 static void describe(void *context, EsRunStartedEvent *row) {
@@ -91,12 +92,17 @@ static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
 
 static EsStatus finish(void *context, EsRun *run) {
     Toy *toy = context;
-    EXPECT_EQ(es_run_rounds_done(run), toy->settings->run.n_rounds);
+    EXPECT(toy->enough > 0 || es_run_rounds_done(run) == toy->settings->run.n_rounds);
     if (toy->stops_finish) {
         return ES_FAIL(INTERRUPTED, "stopped");
     }
     toy->n_finished++;
     return ES_STATUS_OK;
+}
+
+static int is_over(void *context) {
+    const Toy *toy = context;
+    return toy->enough > 0 && toy->state >= toy->enough;
 }
 
 // The run of that name: a new one (0), or a resumed one that may start over (2) or not (1).
@@ -120,7 +126,8 @@ static EsStatus sit(const char *name, int is_resumed, Settings *settings, Toy *t
                       .round = run_round,
                       .save = save,
                       .load = load,
-                      .finish = finish};
+                      .finish = finish,
+                      .is_over = is_over};
     EsRun *run = NULL;
     toy->settings = settings;
     ES_TRY(es_run_open(&options, &run));
@@ -240,6 +247,43 @@ TEST(what_comes_after_the_rounds_is_done_in_every_session_that_gets_there) {
         EXPECT_EQ(again.n_rounds_run, 0);
         EXPECT_EQ(again.n_finished, 1);
     }
+}
+
+// 1, 31 + 2, 33 * 31 + 3: the state reaches 1000 in round 3.
+TEST(a_run_that_is_over_early_is_done) {
+    Settings settings = defaults();
+    Toy toy = {.stop_in_round = -1, .enough = 1000};
+    EsRunOutcome outcome;
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, &outcome), OK);
+    EXPECT_EQ(toy.n_rounds_run, 3);
+    EXPECT_EQ(toy.n_finished, 1);
+    EXPECT_EQ(outcome.n_rounds_done, 3);
+    EXPECT(has_checkpoint("a", 3)); // though every second round has one
+    static char text[1 << 20];
+    read_events("a", text, sizeof text);
+    EXPECT_CONTAINS(text, "\"outcome\":\"done\"");
+    // resumed, it is over from the start
+    Toy again = {.stop_in_round = -1, .enough = 1000};
+    EXPECT_STATUS(sit("a", 1, &settings, &again, &outcome), OK);
+    EXPECT_EQ(again.n_rounds_run, 0);
+    EXPECT_EQ(again.n_finished, 1);
+    EXPECT(again.state == toy.state);
+    EXPECT_EQ(outcome.n_rounds_done, 3);
+    // with another goal it goes on
+    Toy further = {.stop_in_round = -1};
+    EXPECT_STATUS(sit("a", 1, &settings, &further, NULL), OK);
+    EXPECT_EQ(further.n_rounds_run, 3);
+}
+
+// The round in which the user asked to stop was the last one that was needed.
+TEST(a_run_that_is_stopped_when_it_is_over_is_done) {
+    Settings settings = defaults();
+    Toy toy = {.stop_in_round = 3, .enough = 1000}, early = {.stop_in_round = 2, .enough = 1000};
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), OK);
+    EXPECT_EQ(toy.n_finished, 1);
+    EXPECT_STATUS(sit("b", 0, &settings, &early, NULL), INTERRUPTED);
+    EXPECT_CONTAINS(es_status_detail(), "2 of 6 rounds are saved");
+    EXPECT_EQ(early.n_finished, 0);
 }
 
 TEST(dropped_round_is_done_again) {

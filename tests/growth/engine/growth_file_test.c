@@ -1,9 +1,9 @@
-// An episode that is saved, loaded into another growth and gone on with: the same bits. Files that
-// do not fit, or whose numbers make no sense, are refused and change nothing.
+// An episode that is saved, loaded into another growth and gone on with: the same bits, and the
+// same for environments that move to a smaller growth. Files that do not fit, or whose numbers make
+// no sense, are refused and change nothing.
 #include "es_test.h"
 
-#include "growth/engine/growth.h"
-#include "growth/growth_with_device.h"
+#include "growth/growing_case.h"
 #include "temp_folder.h"
 #include "tensor/safetensors.h"
 
@@ -32,21 +32,22 @@ static EsGrowthOptions make_options(const char *slot_names) {
     return options;
 }
 
-// Seeds of several blueprints, one with a gate, at different steps; one is pruned.
+// Seeds of several blueprints, one with a gate, at different steps; one is pruned. They follow from
+// the episode, so that an environment does the same wherever it is.
 static void decide(EsGrowth *growth) {
     EsAction actions[N_ENVS];
-    int step = es_growth_snapshot(growth)->state.env.step[0];
-    for (int e = 0; e < N_ENVS; e++) {
-        for (int head = 0; head < ES_N_HEADS; head++) {
-            actions[e].head[head] = (int8_t)es_head_placeholder(head);
-        }
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
+    int step = state->env.step[0];
+    for (int i = 0; i < (int)state->n_envs; i++) {
+        int e = (int)(es_growth_episode(growth, i) % N_ENVS);
+        actions[i] = es_action_wait();
         if (step == 1 + e || step == 4 + e) {
-            actions[e].head[ES_HEAD_OP] = ES_GROWTH_OP_GERMINATE;
-            actions[e].head[ES_HEAD_SLOT] = (int8_t)(step == 4 + e);
-            actions[e].head[ES_HEAD_BLUEPRINT] = (int8_t)(1 + 2 * e);
-            actions[e].head[ES_HEAD_STYLE] = (int8_t)(e == 1 ? 3 : e);
+            actions[i].head[ES_HEAD_OP] = ES_GROWTH_OP_GERMINATE;
+            actions[i].head[ES_HEAD_SLOT] = (int8_t)(step == 4 + e);
+            actions[i].head[ES_HEAD_BLUEPRINT] = (int8_t)(1 + 2 * e);
+            actions[i].head[ES_HEAD_STYLE] = (int8_t)(e == 1 ? 3 : e);
         } else if (step == 9 && e == 2) {
-            actions[e].head[ES_HEAD_OP] = ES_GROWTH_OP_PRUNE;
+            actions[i].head[ES_HEAD_OP] = ES_GROWTH_OP_PRUNE;
         }
     }
     REQUIRE_OK(es_growth_decide(growth, actions));
@@ -94,6 +95,42 @@ static void check_episode(float average) {
 TEST(a_loaded_episode_goes_on_with_the_same_bits) { check_episode(0); }
 
 TEST(a_loaded_episode_has_its_averages) { check_episode(0.9f); }
+
+// --- environments that move ---
+
+// Two of three environments, out of order, go on as they do where they were.
+static void check_move(float average, const int64_t *envs, int64_t n) {
+    EsGrowthOptions options = make_options("r0c0,r0c1"), fewer = options;
+    options.recipe.average = fewer.recipe.average = average;
+    fewer.n_envs = n;
+    for (int last = 1; last < N_STEPS; last += 4) {
+        EsGrowth *whole = create_growth(&options, &dataset, 2);
+        EsGrowth *part = create_growth(&fewer, &dataset, 1);
+        REQUIRE_OK(es_growth_reset(whole, 6));
+        decide(whole);
+        run_to(whole, last);
+        REQUIRE_OK(es_growth_take_envs(part, whole, envs));
+        EXPECT_EQ(es_growth_snapshot(part)->step, es_growth_snapshot(whole)->step);
+        EXPECT_EQ(es_growth_snapshot(part)->moment, ES_GROWTH_DECIDED);
+        run_to(whole, N_STEPS);
+        run_to(part, N_STEPS);
+        for (int64_t i = 0; i < n; i++) {
+            EXPECT_EQ(es_growth_episode(part, i), 6 + envs[i]);
+            EXPECT(hash_env(part, i) == hash_env(whole, envs[i]));
+            EXPECT_EQ(es_growth_parameter_count(part, i),
+                      es_growth_parameter_count(whole, envs[i]));
+        }
+        destroy_growth(part);
+        destroy_growth(whole);
+    }
+}
+
+TEST(moved_environments_go_on_with_the_same_bits) {
+    check_move(0, (int64_t[]){2, 0}, 2);
+    check_move(0, (int64_t[]){1}, 1);
+}
+
+TEST(moved_environments_have_their_averages) { check_move(0.9f, (int64_t[]){1, 2}, 2); }
 
 // --- files that are refused ---
 

@@ -1,6 +1,8 @@
 // Growth as a whole: hosts with seeds trained for real, on a small generated data set.
 #include "growth/engine/growth.h"
 
+#include <stdatomic.h>
+
 #include "es_test.h"
 #include "growth/growth_with_device.h"
 #include "growth/rules/growth_names.h"
@@ -355,6 +357,42 @@ TEST(a_broken_host_goes_back) {
     EXPECT(!es_stage_in(stage_of(growth, 0, 0), ES_STAGES_LIVING));
     EXPECT(isfinite(es_growth_results(growth)[0].validation_loss));
     destroy_growth(growth);
+}
+
+// --- stopping in the midst of a step ---
+
+typedef struct Stop {
+    atomic_int n_batches, n_left; // trained; 0: stop, below 0: never
+} Stop;
+
+static int count_batch(void *context) {
+    Stop *stop = context;
+    atomic_fetch_add(&stop->n_batches, 1);
+    return atomic_fetch_sub(&stop->n_left, 1) == 1;
+}
+
+TEST(training_stops_after_the_batch_that_is_asked) {
+    for (int n_threads = 1; n_threads <= 2; n_threads++) {
+        Stop stop = {.n_left = -1};
+        EsGrowthOptions options = make_options("r0c0", 2);
+        options.step_batches = 20;
+        options.is_stopped = count_batch;
+        options.context = &stop;
+        EsGrowth *growth = create_growth(&options, &dataset, n_threads);
+        REQUIRE_OK(es_growth_reset(growth, 0));
+        EXPECT_EQ(atomic_load(&stop.n_batches), 2 * 20);
+        EsAction actions[2] = {wait_action(), wait_action()};
+        REQUIRE_OK(es_growth_decide(growth, actions));
+        atomic_store(&stop.n_batches, 0);
+        atomic_store(&stop.n_left, 3);
+        EXPECT_STATUS(es_growth_advance(growth), INTERRUPTED);
+        // another thread may be in the midst of a batch
+        EXPECT(atomic_load(&stop.n_batches) <= 3 + n_threads - 1);
+        // a new episode is as good as any
+        atomic_store(&stop.n_left, -1);
+        EXPECT_STATUS(es_growth_reset(growth, 0), OK);
+        destroy_growth(growth);
+    }
 }
 
 TEST(nothing_is_allocated_once_plans_exist) {

@@ -253,6 +253,22 @@ TEST(the_rest_of_the_images_weighs_by_its_size) {
     destroy_small_dataset(&dataset);
 }
 
+// Splits that are evaluated have the numbers that growth itself measures, and leave those alone.
+static void check_evaluation(EsGrowth *growth, const EsDataset *from) {
+    EsGrowthResult before[2];
+    double loss[2][2], accuracy[2][2]; // by split and environment
+    memcpy(before, es_growth_results(growth), sizeof before);
+    REQUIRE_OK(es_growth_evaluate(growth, &from->test, loss[0], accuracy[0]));
+    REQUIRE_OK(es_growth_evaluate(growth, &from->validation, loss[1], accuracy[1]));
+    EXPECT(memcmp(before, es_growth_results(growth), sizeof before) == 0);
+    for (int e = 0; e < 2; e++) {
+        EXPECT_NEAR(loss[0][e], before[e].test_loss, 0);
+        EXPECT_NEAR(accuracy[0][e], before[e].test_accuracy, 0);
+        EXPECT_NEAR(loss[1][e], before[e].validation_loss, 0);
+        EXPECT_NEAR(accuracy[1][e], before[e].validation_accuracy, 0);
+    }
+}
+
 // The test images of one growth are the validation images of another.
 TEST(the_test_split_is_measured_like_validation) {
     EsDataset dataset, other;
@@ -284,6 +300,7 @@ TEST(the_test_split_is_measured_like_validation) {
             n_different += a->test_loss != a->validation_loss;
             n_blended += es_growth_snapshot(growth)->state.seed.alpha[e] > 0;
         }
+        check_evaluation(growth, &dataset);
         step_all(growth, step == 0 ? first_action : es_action_wait());
         step_all(judge, step == 0 ? first_action : es_action_wait());
     }

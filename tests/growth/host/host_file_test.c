@@ -27,6 +27,7 @@ static EsGraph *build_graph(const EsHostSpec *spec) {
                        (int64_t[]){3, spec->image_channels, spec->image_size, spec->image_size});
     es_host_build(graph, spec, images, 1);
     REQUIRE_OK(es_graph_status(graph));
+    EXPECT_EQ(es_host_parameter_count(spec), es_graph_parameter_count(graph));
     return graph;
 }
 

@@ -1,0 +1,169 @@
+// Groups of candidates: no network ever exceeds the limit of parameters, whatever the policy wants,
+// and candidates that stay go on as they do among the others.
+#include "runs/fit/fit_group.h"
+
+#include "es_test.h"
+#include "temp_folder.h"
+
+#include "growth/growing_case.h"
+
+enum { STEPS = 40 };
+
+typedef struct Case {
+    EsDataset dataset;
+    EsDevice *device;
+    EsFitGroupOptions options;
+} Case;
+
+// Hosts of 375 parameters with slots in all four places.
+static void begin_case(Case *test, const char *policy, int64_t max_parameters, uint64_t seed) {
+    make_small_dataset(&test->dataset, 64, 40);
+    REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 2}, &test->device));
+    EsGrowthOptions growth = small_options("all", 1);
+    growth.settings.episode_steps = STEPS;
+    growth.seed = seed;
+    test->options = (EsFitGroupOptions){.growth = growth,
+                                        .dataset = &test->dataset,
+                                        .device = test->device,
+                                        .policy = policy,
+                                        .max_parameters = max_parameters};
+}
+
+static void end_case(Case *test) {
+    es_device_close(test->device);
+    destroy_small_dataset(&test->dataset);
+}
+
+static EsFitGroup *create_group(const Case *test, int n, int first) {
+    EsFitGroup *group = NULL;
+    REQUIRE_OK(es_fit_group_create(&test->options, n, first, &group));
+    return group;
+}
+
+static int count_seeds(const EsFitGroup *group) {
+    const EsGrowthState *state = &es_growth_snapshot(group->growth)->state;
+    int n = 0;
+    for (int64_t i = 0; i < state->n_envs * state->n_slots; i++) {
+        n += es_stage_in(state->seed.stage[i], ES_STAGES_LIVING);
+    }
+    return n;
+}
+
+static void check_networks(const EsFitGroup *group, int64_t most) {
+    for (int i = 0; i < group->n; i++) {
+        EXPECT(es_growth_parameter_count(group->growth, i) <= most);
+    }
+}
+
+TEST(no_candidate_exceeds_the_limit) {
+    static const int64_t limits[] = {375, 400, 450, 600, 1000, 3000};
+    for (size_t k = 0; k < ES_COUNT_OF(limits); k++) {
+        Case test;
+        begin_case(&test, "random", limits[k], k);
+        EsFitGroup *group = create_group(&test, 6, 0);
+        int n_seeds = 0;
+        int64_t n_most = 0;
+        for (int step = 0; step < STEPS; step++) {
+            REQUIRE_OK(es_fit_group_advance(group));
+            check_networks(group, limits[k]);
+            REQUIRE_OK(es_fit_group_decide(group));
+            check_networks(group, limits[k]);
+            n_seeds += count_seeds(group);
+            for (int i = 0; i < group->n; i++) {
+                n_most = ES_MAX(n_most, es_growth_parameter_count(group->growth, i));
+            }
+        }
+        // nothing fits beside the host alone; a larger limit is made use of
+        EXPECT((n_seeds > 0) == (limits[k] > 375));
+        EXPECT(n_most > limits[k] - 100 || limits[k] == 3000);
+        es_fit_group_destroy(group);
+        end_case(&test);
+    }
+}
+
+// The same candidates in a group of their own from the start.
+TEST(candidates_that_stay_go_on_as_they_were) {
+    static const char *const policies[] = {"random", "heuristic"};
+    for (size_t p = 0; p < ES_COUNT_OF(policies); p++) {
+        Case test;
+        begin_case(&test, policies[p], 2000, 3);
+        EsFitGroup *whole = create_group(&test, 5, 10), *part = create_group(&test, 5, 10);
+        for (int step = 1; step <= STEPS; step++) {
+            REQUIRE_OK(es_fit_group_advance(whole));
+            REQUIRE_OK(es_fit_group_advance(part));
+            REQUIRE_OK(es_fit_group_decide(whole));
+            REQUIRE_OK(es_fit_group_decide(part));
+            if (step == 9) {
+                REQUIRE_OK(es_fit_group_keep(part, (int[]){1, 2, 4}, 3));
+            } else if (step == 20) {
+                REQUIRE_OK(es_fit_group_keep(part, (int[]){0, 2}, 2)); // 11 and 14
+            }
+            for (int i = 0; i < part->n; i++) {
+                int there = part->candidates[i] - 10;
+                EXPECT(hash_env(part->growth, i) == hash_env(whole->growth, there) || step == 9 ||
+                       step == 20); // results are of the next step
+                EXPECT_NEAR(part->accuracy[i], step == 9 || step == 20 ? 0 : whole->accuracy[there],
+                            0);
+            }
+        }
+        EXPECT_EQ(part->n, 2);
+        EXPECT_EQ(part->candidates[0], 11);
+        EXPECT_EQ(part->candidates[1], 14);
+        REQUIRE_OK(es_fit_group_keep(part, NULL, 0));
+        EXPECT_EQ(part->n, 0);
+        EXPECT(part->growth == NULL && part->policy == NULL);
+        es_fit_group_destroy(whole);
+        es_fit_group_destroy(part);
+        end_case(&test);
+    }
+}
+
+TEST(a_loaded_group_goes_on_with_the_same_bits) {
+    Case test;
+    begin_case(&test, "random", 2000, 4);
+    EsFitGroup *group = create_group(&test, 4, 0), *loaded = create_group(&test, 4, 0);
+    for (int step = 0; step < 12; step++) {
+        REQUIRE_OK(es_fit_group_advance(group));
+        REQUIRE_OK(es_fit_group_decide(group));
+    }
+    REQUIRE_OK(es_fit_group_keep(group, (int[]){0, 3}, 2));
+    const char *growth = temp_path("growth.safetensors"), *policy = temp_path("policy.safetensors");
+    REQUIRE_OK(es_fit_group_save(group, growth, policy));
+    REQUIRE_OK(es_fit_group_load(loaded, (int[]){0, 3}, 2, growth, policy));
+    for (int step = 0; step < 12; step++) {
+        REQUIRE_OK(es_fit_group_advance(group));
+        REQUIRE_OK(es_fit_group_advance(loaded));
+        REQUIRE_OK(es_fit_group_decide(group));
+        REQUIRE_OK(es_fit_group_decide(loaded));
+        for (int i = 0; i < 2; i++) {
+            EXPECT(hash_env(group->growth, i) == hash_env(loaded->growth, i));
+            EXPECT_NEAR(group->accuracy[i], loaded->accuracy[i], 0);
+        }
+    }
+    // of another number of candidates
+    EXPECT_STATUS(es_fit_group_load(loaded, (int[]){0, 1, 3}, 3, growth, policy), INPUT);
+    es_fit_group_destroy(group);
+    es_fit_group_destroy(loaded);
+    end_case(&test);
+}
+
+TEST(the_policy_is_named_with_a_reason) {
+    Case test;
+    begin_case(&test, "", 2000, 1);
+    EsFitGroup *group = create_group(&test, 1, 0);
+    EXPECT_TEXT(group->policy_name, "heuristic");
+    EXPECT_CONTAINS(group->reason, "no policies");
+    es_fit_group_destroy(group);
+    // a file that is no policy is passed over, and the reason says so
+    write_temp_text("broken.safetensors", "nothing");
+    write_temp_text("notes.txt", "nothing");
+    test.options.policy_folder = temp_folder();
+    group = create_group(&test, 1, 0);
+    EXPECT_TEXT(group->policy_name, "heuristic");
+    EXPECT_CONTAINS(group->reason, "broken.safetensors does not fit: ");
+    es_fit_group_destroy(group);
+    test.options.policy = "nothing-like-it";
+    EXPECT_STATUS(es_fit_group_create(&test.options, 1, 0, &group), ARGUMENT);
+    EXPECT(group == NULL);
+    end_case(&test);
+}
