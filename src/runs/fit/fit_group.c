@@ -156,7 +156,7 @@ static int find_slot(const EsFitGroup *group, uint32_t slots, int blueprint, int
     return -1;
 }
 
-// Masks without the blueprints that fit nowhere, and without GERMINATE where none fits.
+// Masks without the blueprints that fit in no slot, and without GERMINATE where none fits.
 static EsActionMasks limit_masks(const EsFitGroup *group, int env) {
     EsActionMasks masks = es_growth_masks(group->growth)[env];
     uint16_t slots = masks.slot_by_op[ES_GROWTH_OP_GERMINATE];
