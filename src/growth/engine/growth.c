@@ -446,9 +446,44 @@ void es_growth_destroy(EsGrowth *growth) {
 
 // --- steps ---
 
+EsStatus es_growth_begin(EsGrowth *growth, int64_t first_episode) {
+    return growth->backend->reset(growth, first_episode);
+}
+
 EsStatus es_growth_reset(EsGrowth *growth, int64_t first_episode) {
-    ES_TRY(growth->backend->reset(growth, first_episode));
+    ES_TRY(es_growth_begin(growth, first_episode));
     return growth->backend->advance(growth);
+}
+
+EsStatus es_growth_plant(EsGrowth *growth, int64_t env, int slot, int blueprint, int style) {
+    const EsGrowthSettings *settings = &growth->options.settings;
+    EsGrowthState *state = &growth->shown.state;
+    size_t i = (size_t)(env * state->n_slots + slot);
+    if (slot < 0 || slot >= state->n_slots || style < 0 || style >= ES_N_STYLES ||
+        !es_blueprint_is_legal(settings, blueprint) || state->seed.stage[i] != ES_STAGE_DORMANT) {
+        return ES_FAIL(ARGUMENT, "no seed of blueprint %d and style %d can stand in slot %d",
+                       blueprint, style, slot);
+    }
+    if (growth->on_device != NULL) {
+        return ES_FAIL(UNSUPPORTED, "seeds are planted on the CPU alone");
+    }
+    ES_ASSERT(state->env.step[env] == 1);
+    EsAction action = es_action_wait();
+    action.head[ES_HEAD_SLOT] = (int8_t)slot;
+    action.head[ES_HEAD_BLUEPRINT] = (int8_t)blueprint;
+    action.head[ES_HEAD_STYLE] = (int8_t)style;
+    EsSeed seed = es_seed_load(&state->seed, i);
+    EsGrowthEnv host = es_growth_env_load(&state->env, (size_t)env);
+    if (!es_env_germinate(settings, &host, &seed, &action)) {
+        return ES_FAIL(ARGUMENT, "slot %d does not take a seed at the first step", slot);
+    }
+    seed.stage = ES_STAGE_FOSSILIZED;
+    es_alpha_set(&seed, 1);
+    host.n_fossils++;
+    es_seed_store(&state->seed, i, &seed);
+    es_growth_env_store(&state->env, (size_t)env, &host);
+    es_growth_weights_update(growth); // also those planted before: the same bits again
+    return ES_STATUS_OK;
 }
 
 EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions) {

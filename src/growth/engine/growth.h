@@ -73,6 +73,14 @@ void es_growth_destroy(EsGrowth *growth);
 // decision.
 EsStatus es_growth_reset(EsGrowth *growth, int64_t first_episode);
 
+// The same without the first step, which es_growth_advance runs; before it, on the CPU, hosts may
+// get seeds.
+EsStatus es_growth_begin(EsGrowth *growth, int64_t first_episode);
+
+// A seed that the host has from its first step on, as a fossil with fresh weights: how a topology
+// is trained from scratch. ARGUMENT when the slot has one already, or the values are out of range.
+EsStatus es_growth_plant(EsGrowth *growth, int64_t env, int slot, int blueprint, int style);
+
 // Carry out the actions [E] (refused ones count as WAIT), tick, and run the next step up to its
 // decision, unless the episode is over: es_growth_decide, then es_growth_advance.
 EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions);

@@ -123,10 +123,23 @@ void es_fit_group_destroy(EsFitGroup *group) {
 
 // --- an epoch ---
 
+static EsStatus begin(EsFitGroup *group) {
+    ES_TRY(es_growth_begin(group->growth, group->candidates[0]));
+    for (int i = 0; group->options.planted != NULL && i < group->n; i++) {
+        const EsFitTopology *topology = &group->options.planted[i];
+        for (int k = 0; k < topology->n_seeds; k++) {
+            ES_TRY(es_growth_plant(group->growth, i, topology->seeds[k].slot,
+                                   topology->seeds[k].blueprint, topology->seeds[k].style));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
 EsStatus es_fit_group_advance(EsFitGroup *group) {
-    int is_fresh = es_growth_snapshot(group->growth)->step == 0;
-    ES_TRY(is_fresh ? es_growth_reset(group->growth, group->candidates[0])
-                    : es_growth_advance(group->growth));
+    if (es_growth_snapshot(group->growth)->step == 0) {
+        ES_TRY(begin(group));
+    }
+    ES_TRY(es_growth_advance(group->growth));
     return es_growth_evaluate(group->growth, &group->options.dataset->validation, group->loss,
                               group->accuracy);
 }

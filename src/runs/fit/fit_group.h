@@ -16,6 +16,14 @@
 #include "control/policy/policy.h"
 #include "growth/engine/growth.h"
 
+// Seeds that a candidate has from its first step on.
+typedef struct EsFitTopology {
+    int n_seeds;
+    struct {
+        int slot, blueprint, style;
+    } seeds[ES_SLOTS_MAX];
+} EsFitTopology;
+
 // Common to all groups of a fit; everything is borrowed.
 typedef struct EsFitGroupOptions {
     EsGrowthOptions growth; // n_envs is set by the group
@@ -24,6 +32,7 @@ typedef struct EsFitGroupOptions {
     const char *policy;        // for es_policy_open; "": the first of the folder that fits, else
     const char *policy_folder; // the heuristic; NULL: no folder
     int64_t max_parameters;
+    const EsFitTopology *planted; // [N] of a new group; NULL: they begin as hosts alone
 } EsFitGroupOptions;
 
 typedef struct EsFitGroup {

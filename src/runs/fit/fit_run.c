@@ -1,4 +1,4 @@
-// Epochs of all candidates, those that are dropped, the best network so far, checkpoints, results.
+// A search as a run: data and hosts, epochs with events, checkpoints, the network on disk, results.
 #include "runs/fit/fit_run.h"
 
 #include <math.h>
@@ -16,19 +16,10 @@
 #include "esper/version.h"
 #include "growth/host/host_file.h"
 #include "growth/rules/growth_names.h"
-#include "runs/fit/fit_group.h"
+#include "runs/fit/fit_search.h"
 
 // share of the parameters that chosen hosts take; the rest is for seeds
 #define HOST_SHARE 0.6
-
-// candidates are dropped in this share of the epochs, the first one
-#define DROP_SHARE (1.0 / 3)
-
-// samples that a step's decision is measured on; candidates are ranked on the whole split
-#define DECISION_SAMPLES 2000
-
-// an episode of fewer epochs has the short dwell times
-#define SHORT_EPISODE 75
 
 #define SECONDS_BETWEEN_PROGRESS 0.2
 
@@ -48,13 +39,9 @@ struct EsFitRun {
     EsHostChoice choice;
     EsHostSpec named_host; // owned where it comes from a file
     int64_t batch, n_updates;
-    EsFitGroup *groups[ES_HOST_SHAPES]; // owned
-    int n_groups;
+    EsFitSearch *search;     // owned
     EsEnvSteppedEvent *rows; // owned [candidates]
-    EsGrownNetwork *best;    // owned; NULL before the first epoch
-    int64_t best_epoch, best_candidate;
-    double best_accuracy;
-    double seconds; // of all epochs, those of earlier sessions included
+    double seconds;          // of all epochs, those of earlier sessions included
     EsNetworkScore score;
     int has_score;
     Progress progress;
@@ -138,47 +125,22 @@ static int count_batch(void *context) {
     return es_run_must_drop(fit->run);
 }
 
-static EsStatus create_group(EsFitRun *fit, const EsHostSpec *host, int n, int first,
-                             EsFitGroup **group) {
+static EsStatus create_search(EsFitRun *fit) {
     const EsFitSettings *settings = fit->settings;
-    EsSlot slots[ES_SLOTS_MAX];
-    int n_slots = 0, n_epochs = settings->run.n_rounds;
-    ES_TRY(es_slots_parse(host, "all", slots, &n_slots));
-    EsGrowthOptions growth = es_growth_defaults(host, slots, n_slots, n);
-    growth.settings = n_epochs < SHORT_EPISODE
-                          ? es_growth_settings_tiny(n_slots, host->n_classes)
-                          : es_growth_settings_default(n_slots, host->n_classes);
-    growth.settings.episode_steps = n_epochs;
-    growth.batch = fit->batch;
-    growth.step_batches = fit->n_updates;
-    growth.n_validation_images = ES_MIN(fit->dataset.validation.count, DECISION_SAMPLES);
-    growth.seed = (uint64_t)settings->run.seed;
-    growth.host_learning_rate = settings->host_learning_rate;
-    growth.seed_learning_rate = settings->seed_learning_rate;
-    growth.clip = settings->clip;
-    growth.recipe = settings->recipe;
-    growth.is_stopped = count_batch;
-    growth.context = fit;
-    const EsFitGroupOptions options = {.growth = growth,
-                                       .dataset = &fit->dataset,
-                                       .device = fit->device,
-                                       .policy = settings->policy,
-                                       .policy_folder = getenv("ES_POLICY_DIR"),
-                                       .max_parameters = settings->max_parameters};
-    return es_fit_group_create(&options, n, first, group);
-}
-
-// Candidates are shared out over the hosts, one more for the first ones.
-static EsStatus create_groups(EsFitRun *fit) {
-    int n_all = fit->settings->n_candidates, first = 0;
-    int n_hosts = ES_MIN(fit->choice.n_hosts, n_all);
-    for (int g = 0; g < n_hosts; g++) {
-        int n = n_all / n_hosts + (g < n_all % n_hosts);
-        ES_TRY(create_group(fit, &fit->choice.hosts[g], n, first, &fit->groups[g]));
-        fit->n_groups++;
-        first += n;
-    }
-    return ES_STATUS_OK;
+    const EsFitSearchOptions options = {.settings = settings,
+                                        .dataset = &fit->dataset,
+                                        .device = fit->device,
+                                        .hosts = fit->choice.hosts,
+                                        .n_hosts = fit->choice.n_hosts,
+                                        .n_candidates = settings->n_candidates,
+                                        .batch = fit->batch,
+                                        .n_updates = fit->n_updates,
+                                        .n_epochs = settings->run.n_rounds,
+                                        .seed = (uint64_t)settings->run.seed,
+                                        .policy = settings->policy,
+                                        .is_stopped = count_batch,
+                                        .context = fit};
+    return es_fit_search_create(&options, &fit->search);
 }
 
 static EsStatus create_parts(EsFitRun *fit) {
@@ -200,8 +162,7 @@ static EsStatus create_parts(EsFitRun *fit) {
                        (long long)fit->batch, (long long)n_train);
     }
     fit->n_updates = settings->epoch_batches > 0 ? settings->epoch_batches : n_train / fit->batch;
-    fit->best_accuracy = -1;
-    ES_TRY(create_groups(fit));
+    ES_TRY(create_search(fit));
     return es_allocate(sizeof *fit->rows * (size_t)settings->n_candidates, (void **)&fit->rows);
 }
 
@@ -224,76 +185,12 @@ void es_fit_run_destroy(EsFitRun *fit) {
         return;
     }
     es_network_score_destroy(&fit->score);
-    es_grown_network_destroy(fit->best);
-    for (int g = 0; g < fit->n_groups; g++) {
-        es_fit_group_destroy(fit->groups[g]);
-    }
+    es_fit_search_destroy(fit->search);
     es_release(fit->rows);
     es_host_unload(&fit->named_host);
     es_dataset_destroy(&fit->dataset);
     es_device_close(fit->device);
     es_release(fit);
-}
-
-// --- candidates over all groups ---
-
-typedef struct Place {
-    int group, position;
-    double accuracy; // -1 where the loss is not finite
-} Place;
-
-// Lists the candidates that are left, the best first, the lower number of equals.
-static int compare_places(const void *a, const void *b) {
-    const Place *x = a, *y = b;
-    if (x->accuracy != y->accuracy) {
-        return x->accuracy < y->accuracy ? 1 : -1;
-    }
-    return x->group != y->group ? x->group - y->group : x->position - y->position;
-}
-
-static int list_places(const EsFitRun *fit, Place *places) {
-    int n = 0;
-    for (int g = 0; g < fit->n_groups; g++) {
-        const EsFitGroup *group = fit->groups[g];
-        for (int i = 0; i < group->n; i++) {
-            places[n++] = (Place){g, i, isfinite(group->loss[i]) ? group->accuracy[i] : -1};
-        }
-    }
-    qsort(places, (size_t)n, sizeof *places, compare_places);
-    return n;
-}
-
-// How many candidates go on after an epoch: half as many after each of log2(K) epochs that divide
-// the first third evenly.
-static int count_kept(const EsFitRun *fit, int64_t epoch) {
-    int n_kept = fit->settings->n_candidates, n_halvings = 0;
-    for (int n = n_kept; n > 1; n = (n + 1) / 2) {
-        n_halvings++;
-    }
-    for (int i = 1; i <= n_halvings; i++) {
-        double share = DROP_SHARE * i / n_halvings;
-        if ((double)epoch >= fmax(share * fit->settings->run.n_rounds, i)) {
-            n_kept = (n_kept + 1) / 2;
-        }
-    }
-    return n_kept;
-}
-
-static EsStatus drop_weak(EsFitRun *fit, int64_t epoch) {
-    Place places[256];
-    int n = list_places(fit, places), n_kept = count_kept(fit, epoch);
-    for (int g = 0; n_kept < n && g < fit->n_groups; g++) {
-        int kept[256], n_here = 0;
-        for (int i = 0; i < fit->groups[g]->n; i++) {
-            for (int k = 0; k < n_kept; k++) {
-                if (places[k].group == g && places[k].position == i) {
-                    kept[n_here++] = i;
-                }
-            }
-        }
-        ES_TRY(es_fit_group_keep(fit->groups[g], kept, n_here));
-    }
-    return ES_STATUS_OK;
 }
 
 // --- the best network ---
@@ -302,33 +199,26 @@ static EsStatus write_best(EsFitRun *fit) {
     char folder[ES_RUN_PATH_BYTES];
     es_run_folder_path(es_run_folder(fit->run), ES_RUN_NETWORKS "/1", folder);
     ES_TRY(es_folder_make(folder));
-    return es_grown_network_save(fit->best, folder);
+    return es_grown_network_save(fit->search->best, folder);
 }
 
-// Keeps the network of the best candidate when it is the best of all epochs so far.
-static EsStatus take_best(EsFitRun *fit, int64_t epoch) {
-    Place places[256];
-    EsGrownNetwork *network = NULL;
-    int n = list_places(fit, places);
-    if (n == 0 || places[0].accuracy <= fit->best_accuracy) {
+// Notes where a new best network comes from, and writes it.
+static EsStatus keep_best(EsFitRun *fit) {
+    const EsFitSearch *search = fit->search;
+    if (!search->is_new_best) {
         return ES_STATUS_OK;
     }
-    EsFitGroup *group = fit->groups[places[0].group];
-    ES_TRY(es_grown_network_take(group->growth, places[0].position, fit->device, &network));
-    es_grown_network_destroy(fit->best);
-    fit->best = network;
-    fit->best_epoch = epoch;
-    fit->best_candidate = group->candidates[places[0].position];
-    fit->best_accuracy = places[0].accuracy;
-    network->origin = (EsGrownOrigin){.version = ES_VERSION,
-                                      .command = "fit",
-                                      .seed = fit->settings->run.seed,
-                                      .episode = fit->best_candidate,
-                                      .validation_accuracy = fit->best_accuracy,
-                                      .test_accuracy = NAN};
-    snprintf(network->origin.data, sizeof network->origin.data, "%s", fit->dataset.name);
-    snprintf(network->origin.data_sha256, sizeof network->origin.data_sha256, "%s", fit->data_hash);
-    snprintf(network->origin.policy, sizeof network->origin.policy, "%s", group->policy_name);
+    EsGrownOrigin *origin = &search->best->origin;
+    *origin = (EsGrownOrigin){.version = ES_VERSION,
+                              .command = "fit",
+                              .seed = fit->settings->run.seed,
+                              .episode = search->best_candidate,
+                              .validation_accuracy = search->best_accuracy,
+                              .test_accuracy = NAN};
+    snprintf(origin->data, sizeof origin->data, "%s", fit->dataset.name);
+    snprintf(origin->data_sha256, sizeof origin->data_sha256, "%s", fit->data_hash);
+    snprintf(origin->policy, sizeof origin->policy, "%s",
+             search->groups[search->best_group]->policy_name);
     return write_best(fit);
 }
 
@@ -336,9 +226,10 @@ static EsStatus take_best(EsFitRun *fit, int64_t epoch) {
 
 static void emit_candidates(EsFitRun *fit, int64_t round) {
     EsEventTime time = {.round = round, .step = 0};
+    const EsFitSearch *search = fit->search;
     int n = 0;
-    for (int g = 0; g < fit->n_groups; g++) {
-        const EsFitGroup *group = fit->groups[g];
+    for (int g = 0; g < search->n_groups; g++) {
+        const EsFitGroup *group = search->groups[g];
         for (int i = 0; i < group->n; i++) {
             const EsGrowthResult *result = &es_growth_results(group->growth)[i];
             const EsGrowthState *state = &es_growth_snapshot(group->growth)->state;
@@ -358,28 +249,27 @@ static void emit_candidates(EsFitRun *fit, int64_t round) {
     }
     es_emit_env_stepped(es_run_hub(fit->run), time, fit->rows, n);
     const EsMetricEvent metrics[] = {
-        {"esper.fit.best_accuracy", fit->best_accuracy},
-        {"esper.fit.parameters", fit->best != NULL ? (double)fit->best->n_parameters : 0}};
+        {"esper.fit.best_accuracy", search->best_accuracy},
+        {"esper.fit.parameters", search->best != NULL ? (double)search->best->n_parameters : 0}};
     es_emit_metric(es_run_hub(fit->run), (EsEventTime){.round = round, .step = -1}, metrics,
                    ES_COUNT_OF(metrics));
 }
 
-static void summarise(const EsFitRun *fit, int64_t n_trained, EsRoundReport *report) {
-    Place places[256];
-    int n = list_places(fit, places);
+static void summarise(const EsFitSearch *search, EsRoundReport *report) {
+    EsFitPlace places[ES_FIT_CANDIDATES_MAX];
+    int n = es_fit_search_list(search, places);
     report->has_diverged = n == 0 || places[0].accuracy < 0;
     if (!report->has_diverged) {
-        const EsFitGroup *group = fit->groups[places[0].group];
         report->accuracy = places[0].accuracy;
-        report->loss = group->loss[places[0].position];
+        report->loss = search->groups[places[0].group]->loss[places[0].position];
     }
-    report->score = fit->best_accuracy;
-    report->n_steps = n_trained;
-    report->n_images = n_trained * fit->n_updates * fit->batch;
+    report->score = search->best_accuracy;
+    report->n_steps = n;
+    report->n_images = n * search->options.n_updates * search->options.batch;
     report->n_seeds = report->n_fossils = 0;
-    for (int g = 0; g < fit->n_groups; g++) {
-        for (int i = 0; i < fit->groups[g]->n; i++) {
-            const EsGrowthState *state = &es_growth_snapshot(fit->groups[g]->growth)->state;
+    for (int g = 0; g < search->n_groups; g++) {
+        for (int i = 0; i < search->groups[g]->n; i++) {
+            const EsGrowthState *state = &es_growth_snapshot(search->groups[g]->growth)->state;
             report->n_fossils += state->env.n_fossils[i];
             for (int s = 0; s < state->n_slots; s++) {
                 report->n_seeds +=
@@ -391,41 +281,28 @@ static void summarise(const EsFitRun *fit, int64_t n_trained, EsRoundReport *rep
 
 // --- a round ---
 
-static EsStatus train_groups(EsFitRun *fit, int64_t *n_trained) {
-    *n_trained = 0;
-    for (int g = 0; g < fit->n_groups; g++) {
-        *n_trained += fit->groups[g]->n;
-    }
+static void begin_progress(EsFitRun *fit) {
+    EsFitPlace places[ES_FIT_CANDIDATES_MAX];
     atomic_store(&fit->progress.n_batches, 0);
-    fit->progress.n_all = *n_trained * fit->n_updates;
+    fit->progress.n_all = es_fit_search_list(fit->search, places) * fit->n_updates;
     fit->progress.start_ns = fit->progress.reported_ns = es_clock_ns();
     fit->progress.reporter = pthread_self();
-    for (int g = 0; g < fit->n_groups; g++) {
-        if (fit->groups[g]->n > 0) {
-            ES_TRY(es_fit_group_advance(fit->groups[g]));
-        }
-    }
-    return ES_STATUS_OK;
 }
 
 static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
     EsFitRun *fit = context;
-    int64_t start_ns = es_clock_ns(), n_trained = 0;
+    int64_t start_ns = es_clock_ns();
     fit->run = run;
     fit->round = round;
-    ES_TRY(train_groups(fit, &n_trained));
+    begin_progress(fit);
+    ES_TRY(es_fit_search_advance(fit->search, round));
     es_run_phase_end(run, ES_PHASE_TRAIN, start_ns);
-    ES_TRY(take_best(fit, round));
+    ES_TRY(keep_best(fit));
     emit_candidates(fit, round);
+    summarise(fit->search, report);
     int64_t decide_ns = es_clock_ns();
-    for (int g = 0; g < fit->n_groups; g++) {
-        if (fit->groups[g]->n > 0) {
-            ES_TRY(es_fit_group_decide(fit->groups[g]));
-        }
-    }
+    ES_TRY(es_fit_search_decide(fit->search, round));
     es_run_phase_end(run, ES_PHASE_DECIDE, decide_ns);
-    summarise(fit, n_trained, report);
-    ES_TRY(drop_weak(fit, round));
     es_hub_tick(es_run_hub(run));
     fit->seconds += es_clock_seconds_since(start_ns);
     return ES_STATUS_OK;
@@ -435,8 +312,8 @@ static int is_over(void *context) {
     const EsFitRun *fit = context;
     const EsFitSettings *settings = fit->settings;
     int is_late = settings->max_seconds > 0 && fit->seconds >= (double)settings->max_seconds;
-    int is_good =
-        settings->target_accuracy > 0 && fit->best_accuracy >= (double)settings->target_accuracy;
+    int is_good = settings->target_accuracy > 0 &&
+                  fit->search->best_accuracy >= (double)settings->target_accuracy;
     return is_late || is_good;
 }
 
@@ -475,18 +352,18 @@ static EsStatus save_group(EsCheckpoint *checkpoint, EsFitGroup *group, int g) {
     return es_fit_group_save(group, growth_path, policy_path);
 }
 
-static EsStatus save_best(EsFitRun *fit, EsCheckpoint *checkpoint) {
+static EsStatus save_best(const EsFitSearch *search, EsCheckpoint *checkpoint) {
     char tensors_path[ES_RUN_PATH_BYTES], json_path[ES_RUN_PATH_BYTES];
-    ES_TRY(es_checkpoint_put_int(checkpoint, "best_epoch", fit->best_epoch));
-    if (fit->best == NULL) {
+    ES_TRY(es_checkpoint_put_int(checkpoint, "best_epoch", search->best_epoch));
+    if (search->best == NULL) {
         return ES_STATUS_OK;
     }
-    ES_TRY(es_checkpoint_put_int(checkpoint, "best_candidate", fit->best_candidate));
-    ES_TRY(es_checkpoint_put_real(checkpoint, "best_accuracy", fit->best_accuracy));
+    ES_TRY(es_checkpoint_put_int(checkpoint, "best_candidate", search->best_candidate));
+    ES_TRY(es_checkpoint_put_real(checkpoint, "best_accuracy", search->best_accuracy));
     ES_TRY(es_checkpoint_add_file(checkpoint, ES_NETWORK_TENSORS_FILE, tensors_path));
     ES_TRY(es_checkpoint_add_file(checkpoint, ES_NETWORK_JSON_FILE, json_path));
     *strrchr(json_path, '/') = '\0';
-    return es_grown_network_save(fit->best, json_path);
+    return es_grown_network_save(search->best, json_path);
 }
 
 static EsStatus save(void *context, EsCheckpoint *checkpoint) {
@@ -496,10 +373,10 @@ static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     if (fit->settings->max_seconds > 0) {
         ES_TRY(es_checkpoint_put_real(checkpoint, "seconds", fit->seconds));
     }
-    for (int g = 0; g < fit->n_groups; g++) {
-        ES_TRY(save_group(checkpoint, fit->groups[g], g));
+    for (int g = 0; g < fit->search->n_groups; g++) {
+        ES_TRY(save_group(checkpoint, fit->search->groups[g], g));
     }
-    return save_best(fit, checkpoint);
+    return save_best(fit->search, checkpoint);
 }
 
 // Numbers between commas, rising, of candidates that the group had at first.
@@ -537,21 +414,21 @@ static EsStatus load_group(const EsCheckpoint *checkpoint, EsFitGroup *group, in
     return es_fit_group_load(group, numbers, n, growth_path, policy_path);
 }
 
-static EsStatus load_best(EsFitRun *fit, const EsCheckpoint *checkpoint) {
+static EsStatus load_best(EsFitSearch *search, const EsCheckpoint *checkpoint) {
     char path[ES_RUN_PATH_BYTES];
-    ES_TRY(es_checkpoint_int(checkpoint, "best_epoch", &fit->best_epoch));
-    if (fit->best_epoch == 0) {
+    ES_TRY(es_checkpoint_int(checkpoint, "best_epoch", &search->best_epoch));
+    if (search->best_epoch == 0) {
         return ES_STATUS_OK;
     }
-    ES_TRY(es_checkpoint_int(checkpoint, "best_candidate", &fit->best_candidate));
-    ES_TRY(es_checkpoint_real(checkpoint, "best_accuracy", &fit->best_accuracy));
+    ES_TRY(es_checkpoint_int(checkpoint, "best_candidate", &search->best_candidate));
+    ES_TRY(es_checkpoint_real(checkpoint, "best_accuracy", &search->best_accuracy));
     EsFileField field = {es_checkpoint_path(checkpoint, "rank0.json", path), "best_accuracy",
                          ES_NO_INDEX};
-    ES_TRY(es_check_real(field, fit->best_accuracy, 0, 100));
-    es_grown_network_destroy(fit->best);
-    fit->best = NULL;
+    ES_TRY(es_check_real(field, search->best_accuracy, 0, 100));
+    es_grown_network_destroy(search->best);
+    search->best = NULL;
     return es_grown_network_load(es_checkpoint_path(checkpoint, ES_NETWORK_JSON_FILE, path),
-                                 fit->device, &fit->best);
+                                 search->options.device, &search->best);
 }
 
 static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
@@ -568,10 +445,10 @@ static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
     if (es_checkpoint_has(checkpoint, "seconds")) {
         ES_TRY(es_checkpoint_real(checkpoint, "seconds", &fit->seconds));
     }
-    for (int g = 0; g < fit->n_groups; g++) {
-        ES_TRY(load_group(checkpoint, fit->groups[g], g));
+    for (int g = 0; g < fit->search->n_groups; g++) {
+        ES_TRY(load_group(checkpoint, fit->search->groups[g], g));
     }
-    return load_best(fit, checkpoint);
+    return load_best(fit->search, checkpoint);
 }
 
 // --- the end ---
@@ -579,19 +456,20 @@ static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
 // The test split is looked at here, once, after everything was decided.
 static EsStatus finish(void *context, EsRun *run) {
     EsFitRun *fit = context;
+    EsGrownNetwork *best = fit->search->best;
     fit->run = run;
-    if (fit->best == NULL) {
+    if (best == NULL) {
         return ES_FAIL(INPUT, "no candidate had a finite loss; try a lower --rate");
     }
     if (fit->dataset.test.count > 0) {
         EsThreadPool *pool = NULL;
         ES_TRY(es_thread_pool_create(&pool, fit->settings->run.n_threads));
         EsStatus status =
-            es_network_score(fit->best, pool, &fit->dataset, &fit->dataset.test, &fit->score);
+            es_network_score(best, pool, &fit->dataset, &fit->dataset.test, &fit->score);
         es_thread_pool_destroy(pool);
         ES_TRY(status);
         fit->has_score = 1;
-        fit->best->origin.test_accuracy = fit->score.accuracy;
+        best->origin.test_accuracy = fit->score.accuracy;
     }
     return write_best(fit);
 }
@@ -607,26 +485,25 @@ EsRunWork es_fit_run_work(EsFitRun *fit) {
 }
 
 EsStatus es_fit_run_predict(EsFitRun *fit, double *epoch_seconds) {
-    int64_t n_trained = 0, start_ns = es_clock_ns();
-    ES_TRY(train_groups(fit, &n_trained));
+    int64_t start_ns = es_clock_ns();
+    begin_progress(fit);
+    ES_TRY(es_fit_search_advance(fit->search, 1));
     *epoch_seconds = es_clock_seconds_since(start_ns);
     return ES_STATUS_OK;
 }
 
 EsFitReport es_fit_run_report(const EsFitRun *fit) {
-    int n = 0;
-    for (int g = 0; g < fit->n_groups; g++) {
-        n += fit->groups[g]->n;
-    }
+    const EsFitSearch *search = fit->search;
+    EsFitPlace places[ES_FIT_CANDIDATES_MAX];
     return (EsFitReport){.dataset = &fit->dataset,
                          .hosts = fit->choice.reason,
-                         .policy = fit->groups[0]->policy_name,
-                         .policy_reason = fit->groups[0]->reason,
+                         .policy = search->groups[0]->policy_name,
+                         .policy_reason = search->groups[0]->reason,
                          .n_updates = fit->n_updates,
-                         .network = fit->best,
-                         .best_epoch = fit->best_epoch,
-                         .best_candidate = fit->best_candidate,
-                         .best_accuracy = fit->best_accuracy,
-                         .n_candidates = n,
+                         .network = search->best,
+                         .best_epoch = search->best_epoch,
+                         .best_candidate = search->best_candidate,
+                         .best_accuracy = search->best_accuracy,
+                         .n_candidates = es_fit_search_list(search, places),
                          .score = fit->has_score ? &fit->score : NULL};
 }

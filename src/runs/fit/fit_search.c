@@ -1,0 +1,185 @@
+// Groups of candidates, those that are dropped, and the best network so far.
+#include "runs/fit/fit_search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+// candidates are dropped in this share of the epochs, the first one
+#define DROP_SHARE (1.0 / 3)
+
+// samples that a decision is measured on; candidates are ranked on the whole split
+#define DECISION_SAMPLES 2000
+
+// an episode of fewer epochs has the short dwell times
+#define SHORT_EPISODE 75
+
+// --- life ---
+
+static EsStatus create_group(EsFitSearch *search, const EsHostSpec *host, int n, int first,
+                             EsFitGroup **group) {
+    const EsFitSearchOptions *options = &search->options;
+    const EsFitSettings *settings = options->settings;
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots = 0, n_epochs = (int)options->n_epochs;
+    ES_TRY(es_slots_parse(host, "all", slots, &n_slots));
+    EsGrowthOptions growth = es_growth_defaults(host, slots, n_slots, n);
+    if (n_epochs < SHORT_EPISODE) {
+        EsGrowthSettings brief = es_growth_settings_tiny(n_slots, host->n_classes);
+        brief.blueprints = growth.settings.blueprints;
+        growth.settings = brief;
+    }
+    growth.settings.episode_steps = n_epochs;
+    growth.batch = options->batch;
+    growth.step_batches = options->n_updates;
+    growth.n_validation_images = ES_MIN(options->dataset->validation.count, DECISION_SAMPLES);
+    growth.seed = options->seed;
+    growth.host_learning_rate = settings->host_learning_rate;
+    growth.seed_learning_rate = settings->seed_learning_rate;
+    growth.clip = settings->clip;
+    growth.recipe = settings->recipe;
+    growth.is_stopped = options->is_stopped;
+    growth.context = options->context;
+    const EsFitGroupOptions group_options = {
+        .growth = growth,
+        .dataset = options->dataset,
+        .device = options->device,
+        .policy = options->policy,
+        .policy_folder = getenv("ES_POLICY_DIR"),
+        .max_parameters = settings->max_parameters,
+        .planted = options->planted != NULL ? options->planted + first : NULL};
+    return es_fit_group_create(&group_options, n, first, group);
+}
+
+// Candidates are shared out over the hosts, one more for the first ones.
+static EsStatus create_groups(EsFitSearch *search) {
+    int n_all = search->options.n_candidates, first = 0;
+    int n_hosts = ES_MIN(search->options.n_hosts, n_all);
+    for (int g = 0; g < n_hosts; g++) {
+        int n = n_all / n_hosts + (g < n_all % n_hosts);
+        ES_TRY(create_group(search, &search->options.hosts[g], n, first, &search->groups[g]));
+        search->n_groups++;
+        first += n;
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_fit_search_create(const EsFitSearchOptions *options, EsFitSearch **search_out) {
+    EsFitSearch *search = NULL;
+    *search_out = NULL;
+    ES_TRY(es_allocate(sizeof *search, (void **)&search));
+    search->options = *options;
+    search->best_accuracy = -1;
+    EsStatus status = create_groups(search);
+    if (status != ES_STATUS_OK) {
+        es_fit_search_destroy(search);
+        return status;
+    }
+    *search_out = search;
+    return ES_STATUS_OK;
+}
+
+void es_fit_search_destroy(EsFitSearch *search) {
+    if (search == NULL) {
+        return;
+    }
+    es_grown_network_destroy(search->best);
+    for (int g = 0; g < search->n_groups; g++) {
+        es_fit_group_destroy(search->groups[g]);
+    }
+    es_release(search);
+}
+
+// --- candidates over all groups ---
+
+static int compare_places(const void *a, const void *b) {
+    const EsFitPlace *x = a, *y = b;
+    if (x->accuracy != y->accuracy) {
+        return x->accuracy < y->accuracy ? 1 : -1;
+    }
+    return x->group != y->group ? x->group - y->group : x->position - y->position;
+}
+
+int es_fit_search_list(const EsFitSearch *search, EsFitPlace places[ES_FIT_CANDIDATES_MAX]) {
+    int n = 0;
+    for (int g = 0; g < search->n_groups; g++) {
+        const EsFitGroup *group = search->groups[g];
+        for (int i = 0; i < group->n; i++) {
+            places[n++] = (EsFitPlace){g, i, isfinite(group->loss[i]) ? group->accuracy[i] : -1};
+        }
+    }
+    qsort(places, (size_t)n, sizeof *places, compare_places);
+    return n;
+}
+
+int es_fit_count_kept(int n, int64_t n_epochs, int64_t epoch) {
+    int n_kept = n, n_halvings = 0;
+    for (int left = n; left > 1; left = (left + 1) / 2) {
+        n_halvings++;
+    }
+    for (int i = 1; i <= n_halvings; i++) {
+        double from = fmax(DROP_SHARE * i / n_halvings * (double)n_epochs, i);
+        n_kept = (double)epoch >= from ? (n_kept + 1) / 2 : n_kept;
+    }
+    return n_kept;
+}
+
+static EsStatus drop_weak(EsFitSearch *search, int64_t epoch) {
+    EsFitPlace places[ES_FIT_CANDIDATES_MAX];
+    int n = es_fit_search_list(search, places);
+    int n_kept = es_fit_count_kept(search->options.n_candidates, search->options.n_epochs, epoch);
+    for (int g = 0; n_kept < n && g < search->n_groups; g++) {
+        int kept[ES_FIT_CANDIDATES_MAX], n_here = 0;
+        for (int i = 0; i < search->groups[g]->n; i++) {
+            for (int k = 0; k < n_kept; k++) {
+                if (places[k].group == g && places[k].position == i) {
+                    kept[n_here++] = i;
+                }
+            }
+        }
+        ES_TRY(es_fit_group_keep(search->groups[g], kept, n_here));
+    }
+    return ES_STATUS_OK;
+}
+
+// --- an epoch ---
+
+static EsStatus take_best(EsFitSearch *search, int64_t epoch) {
+    EsFitPlace places[ES_FIT_CANDIDATES_MAX];
+    EsGrownNetwork *network = NULL;
+    int n = es_fit_search_list(search, places);
+    search->is_new_best = n > 0 && places[0].accuracy > search->best_accuracy;
+    if (!search->is_new_best) {
+        return ES_STATUS_OK;
+    }
+    EsFitGroup *group = search->groups[places[0].group];
+    ES_TRY(
+        es_grown_network_take(group->growth, places[0].position, search->options.device, &network));
+    es_grown_network_destroy(search->best);
+    search->best = network;
+    search->best_epoch = epoch;
+    search->best_group = places[0].group;
+    search->best_candidate = group->candidates[places[0].position];
+    search->best_accuracy = places[0].accuracy;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_fit_search_advance(EsFitSearch *search, int64_t epoch) {
+    for (int g = 0; g < search->n_groups; g++) {
+        if (search->groups[g]->n > 0) {
+            ES_TRY(es_fit_group_advance(search->groups[g]));
+        }
+    }
+    return take_best(search, epoch);
+}
+
+EsStatus es_fit_search_decide(EsFitSearch *search, int64_t epoch) {
+    for (int g = 0; g < search->n_groups; g++) {
+        if (search->groups[g]->n > 0) {
+            ES_TRY(es_fit_group_decide(search->groups[g]));
+        }
+    }
+    return drop_weak(search, epoch);
+}
