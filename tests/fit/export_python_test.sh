@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ten random networks as ONNX or PyTorch modules give our logits. Skipped where there is no Python with the packages.
+# Twelve random networks as ONNX or PyTorch modules give our logits. Skipped where there is no Python with the packages.
 #
 # usage: export_python_test.sh onnx|torch MAKE_EXPORTS CHECK_EXPORTS PYTHON...    the first Python that has them
 set -euo pipefail

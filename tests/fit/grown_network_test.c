@@ -59,23 +59,25 @@ static void predict_plainly(EsGrownNetwork *network, const float *input, float *
 }
 
 TEST(random_networks_hold_everything) {
-    int has_blueprint[ES_BLUEPRINT_COUNT] = {0}, has_style[4] = {0}, n_partial = 0, n_after = 0;
+    int has_blueprint[ES_BLUEPRINT_END] = {0}, has_style[4] = {0}, n_partial = 0, n_after = 0;
+    int has_dense_style[4] = {0};
     for (int i = 0; i < RANDOM_NETWORKS; i++) {
         EsGrownNetwork *network = random_network(i);
         for (int s = 0; s < network->spec.n_seeds; s++) {
             const EsGrownSeed *seed = &network->spec.seeds[s];
             has_blueprint[seed->blueprint]++;
             has_style[seed->style]++;
+            has_dense_style[seed->style] += network->spec.kind == ES_INPUT_ROWS;
             n_partial += seed->alpha < 1;
             n_after += seed->slot.row == 1;
         }
         es_grown_network_destroy(network);
     }
-    for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
-        EXPECT(has_blueprint[b] >= 2);
+    for (int b = 0; b < ES_BLUEPRINT_END; b++) {
+        EXPECT(has_blueprint[b] >= 2 || !es_blueprint_exists(b));
     }
     for (int s = 0; s < 4; s++) {
-        EXPECT(has_style[s] >= 2);
+        EXPECT(has_style[s] >= 2 && has_dense_style[s] >= 1);
     }
     EXPECT(n_partial >= 5 && n_after >= 5);
 }
@@ -153,7 +155,7 @@ TEST(bytes_are_pixels) {
 
 // --- out of growth ---
 
-// Loss and accuracy of the network on the validation images that growth has used.
+// Loss and accuracy of the network on the validation samples that growth has used.
 static void compare_with_growth(EsGrowth *growth, const EsDataset *dataset, int64_t env) {
     EsGrownNetwork *network = NULL;
     REQUIRE_OK(es_grown_network_take(growth, env, network_device(), &network));
@@ -162,7 +164,13 @@ static void compare_with_growth(EsGrowth *growth, const EsDataset *dataset, int6
     int n_classes = dataset->n_classes, n_correct = 0;
     float *logits = malloc(sizeof *logits * (size_t)(n * n_classes));
     double loss = 0;
-    REQUIRE_OK(es_grown_network_predict(network, NULL, ES_INPUT_BYTES, split->images, n, logits));
+    int is_rows = dataset->kind == ES_DATASET_ROWS;
+    const void *inputs =
+        is_rows
+            ? (const void *)(dataset->rows + es_split_first(dataset, split) * dataset->n_channels)
+            : split->images;
+    REQUIRE_OK(es_grown_network_predict(
+        network, NULL, is_rows ? ES_INPUT_NORMALISED : ES_INPUT_BYTES, inputs, n, logits));
     for (int64_t i = 0; i < n; i++) {
         const float *row = logits + i * n_classes;
         int best = 0;
@@ -181,20 +189,22 @@ static void compare_with_growth(EsGrowth *growth, const EsDataset *dataset, int6
     es_grown_network_destroy(network);
 }
 
-static void check_taken_networks(float average) {
+// Wild lives of hosts on a data set; networks are taken at every step.
+static void check_taken(EsGrowthOptions options, const EsDataset *dataset) {
     enum { ENVS = 6, STEPS = 40 };
-    EsDataset dataset;
-    make_small_dataset(&dataset, 64, 40);
-    EsGrowthOptions options = small_options("all", ENVS);
-    options.recipe.average = average;
-    EsGrowth *growth = create_growth(&options, &dataset, 2);
+    int is_dense = options.host.kind == ES_HOST_DENSE;
+    EsGrowth *growth = create_growth(&options, dataset, 2);
     int n_seeds = 0, n_blending = 0, n_gates = 0;
     REQUIRE_OK(es_growth_reset(growth, 0));
     for (int step = 0; step < STEPS && !es_growth_is_over(growth); step++) {
         EsAction actions[ENVS];
         for (int64_t e = 0; e < ENVS; e++) {
-            compare_with_growth(growth, &dataset, e);
+            compare_with_growth(growth, dataset, e);
             actions[e] = wild_action(growth, e, 5);
+            if (is_dense) {
+                actions[e].head[ES_HEAD_BLUEPRINT] =
+                    (int8_t)(ES_BLUEPRINT_MLP_SMALL + actions[e].head[ES_HEAD_BLUEPRINT] % 2);
+            }
             if (actions[e].head[ES_HEAD_OP] == ES_GROWTH_OP_PRUNE) {
                 actions[e] = es_action_wait();
             }
@@ -213,12 +223,47 @@ static void check_taken_networks(float average) {
     }
     EXPECT(n_seeds > 100 && n_blending > 10 && n_gates > 10);
     destroy_growth(growth);
+}
+
+static void check_taken_from_images(float average) {
+    EsDataset dataset;
+    make_small_dataset(&dataset, 64, 40);
+    EsGrowthOptions options = small_options("all", 6);
+    options.recipe.average = average;
+    check_taken(options, &dataset);
     destroy_small_dataset(&dataset);
 }
 
-TEST(taken_networks_have_growths_results) { check_taken_networks(0); }
+TEST(taken_networks_have_growths_results) { check_taken_from_images(0); }
 
-TEST(taken_networks_have_averaged_weights) { check_taken_networks(0.9f); }
+TEST(taken_networks_have_averaged_weights) { check_taken_from_images(0.9f); }
+
+TEST(taken_networks_of_rows_have_growths_results) {
+    char text[16384] = "a,b,kind\n";
+    for (int i = 0; i < 400; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%d.5,%d,%c\n", i * 7 % 31, i * 11 % 17,
+                 "xyz"[(i * 7 % 31 + i * 11 % 17) / 16]);
+    }
+    EsDatasetOptions shares = {.seed = 1, .validation_share = 0.2};
+    EsDataset dataset;
+    REQUIRE_OK(es_dataset_open(&dataset, write_temp_text("rows.csv", text), &shares, NULL));
+    EsHostSpec host;
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots = 0;
+    REQUIRE_OK(es_host_preset("dense", &host));
+    host.image_channels = 2;
+    host.n_classes = dataset.n_classes;
+    host.n_blocks = 3;
+    REQUIRE_OK(es_slots_parse(&host, "all", slots, &n_slots));
+    EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, 6);
+    options.settings.auto_forward = ES_AUTO_FORWARD_ALL;
+    options.batch = 16;
+    options.step_batches = 1;
+    options.n_validation_images = 40;
+    check_taken(options, &dataset);
+    es_dataset_destroy(&dataset);
+}
 
 // --- files ---
 

@@ -9,12 +9,12 @@
 #include "es_test.h"
 #include "fit/grown_network.h"
 
-#define RANDOM_NETWORKS 10
+#define RANDOM_NETWORKS 12
 
 typedef struct RandomHost {
     const char *name;
     int is_dense, n_inputs, size, n_classes, n_blocks;
-    EsHostBlock blocks[4]; // channels, kernel, pool; places are all
+    EsHostBlock blocks[8]; // channels, kernel, pool; places are all
 } RandomHost;
 
 // clang-format off
@@ -29,6 +29,9 @@ static const RandomHost random_hosts[RANDOM_NETWORKS] = {
     {"iris",     1, 4, 1,   3, 3, {{8, 1, 0, 0}, {32, 1, 0, 0}, {8, 1, 0, 0}}},
     {"fashion",  0, 1, 28, 10, 3, {{8, 3, 1, 0}, {16, 3, 1, 0}, {24, 3, 0, 0}}},
     {"alpha",    0, 4,  8, 10, 2, {{20, 3, 0, 0}, {32, 1, 1, 0}}},
+    {"linear",   1, 5,  1,  4, 0, {{0, 0, 0, 0}}},
+    {"column",   1, 1,  1,  2, 8, {{33, 1, 0, 0}, {64, 1, 0, 0}, {24, 1, 0, 0}, {17, 1, 0, 0},
+                                   {40, 1, 0, 0}, {16, 1, 0, 0}, {128, 1, 0, 0}, {20, 1, 0, 0}}},
 };
 // clang-format on
 
@@ -75,6 +78,13 @@ static inline EsDevice *network_device(void) {
     return device;
 }
 
+// Blueprints of the host's kind take turns.
+static inline EsBlueprint random_blueprint(const RandomHost *host, int turn) {
+    static const EsBlueprint dense[] = {ES_BLUEPRINT_MLP, ES_BLUEPRINT_NORM,
+                                        ES_BLUEPRINT_MLP_SMALL};
+    return host->is_dense ? dense[turn % 3] : (EsBlueprint)(turn % ES_BLUEPRINT_COUNT);
+}
+
 static inline EsGrownNetwork *random_network(int number) {
     const RandomHost *from = &random_hosts[number];
     EsGrownSpec spec = {.host = {.name = from->name,
@@ -82,7 +92,8 @@ static inline EsGrownNetwork *random_network(int number) {
                                  .image_channels = from->n_inputs,
                                  .image_size = from->size,
                                  .n_blocks = from->n_blocks,
-                                 .n_classes = from->n_classes},
+                                 .n_classes = from->n_classes,
+                                 .kind = from->is_dense ? ES_HOST_DENSE : ES_HOST_CNN},
                         .kind = from->is_dense ? ES_INPUT_ROWS : ES_INPUT_IMAGES};
     float mean[16], std[16];
     const char *classes[64];
@@ -114,7 +125,7 @@ static inline EsGrownNetwork *random_network(int number) {
             }
             float share = random_unit(number, 4, (uint32_t)place);
             spec.seeds[spec.n_seeds++] = (EsGrownSeed){.slot = slots[s],
-                                                       .blueprint = (EsBlueprint)(next % 8),
+                                                       .blueprint = random_blueprint(from, next),
                                                        .style = (next + next / 8) % 4,
                                                        .alpha = share < 0.5f ? 1.0f : share};
             next++;

@@ -276,6 +276,32 @@ TEST(every_blueprint_at_every_width) {
     compared_close(&m);
 }
 
+// Those of dense hosts, most often on the single pixel of a row.
+TEST(layers_at_every_width) {
+    static const EsBlueprint blueprints[] = {ES_BLUEPRINT_NORM, ES_BLUEPRINT_MLP_SMALL,
+                                             ES_BLUEPRINT_MLP};
+    static const int64_t channels[] = {1, 2, 3, 5, 8, 16, 31, 32, 64, 128}, sizes[] = {1, 1, 4};
+    Compared m;
+    compared_open(&m);
+    uint32_t seed = 4001;
+    for (size_t i = 0; i < ES_COUNT_OF(channels); i++) {
+        for (size_t b = 0; b < ES_COUNT_OF(blueprints); b++, seed++) {
+            Case c = {.seed = seed,
+                      .n_images = seed % 2 ? 9 : 33,
+                      .size = sizes[seed % 3],
+                      .n_channels = channels[i],
+                      .n_slots = 2,
+                      .blueprint = {blueprints[b], blueprints[(b + 1) % 3]},
+                      .place = {0, 2},
+                      .has_gate = {1, 1},
+                      .is_training = 1};
+            compare_case(&m, &c);
+        }
+    }
+    printf("worst distance %.3g of the largest value\n", m.worst);
+    compared_close(&m);
+}
+
 static Case random_case(uint32_t seed, int is_training) {
     static const int64_t channels[] = {1, 2, 3, 4, 5, 6, 8, 9};
     static const int64_t sizes[] = {1, 2, 3, 5, 6, 8, 9, 12}, batches[] = {5, 8, 15, 17, 33, 40};
