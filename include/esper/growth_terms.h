@@ -42,8 +42,9 @@ typedef enum EsGrowthOp {
     ES_N_GROWTH_OPS
 } EsGrowthOp;
 
-// Kinds of seeds. CONV_LIGHT to CONV_HEAVY fit convolutional hosts; the last five, ATTENTION and
-// NORM are for transformers. NOOP does nothing and is never legal.
+// Kinds of seeds. CONV_LIGHT to CONV_HEAVY fit convolutional hosts; NORM, MLP_SMALL and MLP dense
+// ones; the last five, ATTENTION and NORM are for transformers. NOOP does nothing and is never
+// legal.
 typedef enum EsBlueprintId {
     ES_BLUEPRINT_ID_NONE = -1, // an empty slot
     ES_BLUEPRINT_ID_NOOP = 0,

@@ -76,13 +76,14 @@ static EsStatus choose_host(EsGrow *grow, const EsGrowOptions *options) {
                : es_slots_parse(&grow->host, options->slots, grow->slots, &grow->n_slots);
 }
 
-// A preset takes on the images' size; a host from a file keeps its own, which the engine checks.
+// A preset takes on the images' size, a dense host the columns; a CNN from a file keeps its own
+// size, which the engine checks.
 static EsStatus open_dataset(EsGrow *grow, const EsGrowOptions *options) {
     EsHostSpec fitted = grow->host;
     EsStatus status = es_host_open_dataset(&fitted, options->data, options->folder,
                                            options->data_seed != 0 ? options->data_seed : 1,
                                            options->n_threads, &grow->dataset);
-    if (options->host_file == NULL) {
+    if (options->host_file == NULL || fitted.kind == ES_HOST_DENSE) {
         grow->host = fitted;
     }
     return status;
