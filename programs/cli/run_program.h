@@ -15,7 +15,7 @@
 #include "cli/run_memory.h"
 
 // of the text that a run begins with
-#define ES_RUN_ABOUT_BYTES 768
+#define ES_RUN_ABOUT_BYTES 4096
 
 // A command line that was understood; everything is borrowed.
 typedef struct EsRunInput {

@@ -1,4 +1,4 @@
-// Chooses hosts: as wide as the limit of parameters allows, for each shape.
+// Chooses hosts, as wide as the limit of parameters allows for each shape, and enlarges them.
 #include "fit/host_choice.h"
 
 #include <stdio.h>
@@ -8,8 +8,23 @@
 #define POOLS_MAX     5
 #define WIDTH_STEP    0.25 // of the channels of first blocks, before they are rounded
 #define WIDTH_MAX     256.0
+#define LAYER_MAX     64.0 // width of a dense host's layers
 #define CHANNEL_STEP  4
 #define BATCH         128
+
+// A shape of hosts: blocks at each resolution or layers, and its share of the parameters.
+typedef struct Shape {
+    const char *name;
+    int depth;
+    double share;
+} Shape;
+
+static const Shape image_shapes[] = {
+    {"deep", 2, 0.95}, {"wide", 1, 0.95}, {"small deep", 2, 0.6}, {"small wide", 1, 0.6}};
+static const Shape row_shapes[] = {{"one layer", 1, 0.6}, {"two layers", 2, 0.6}};
+_Static_assert(ES_COUNT_OF(image_shapes) <= ES_HOST_SHAPES, "every shape has a place");
+
+// --- one host ---
 
 // An image is halved while more than the smallest side is left.
 static int count_pools(int side) {
@@ -22,52 +37,72 @@ static int count_pools(int side) {
 }
 
 // Whole vectors of channels are the fastest.
-static int round_channels(double width) { return CHANNEL_STEP * (int)(width / CHANNEL_STEP + 0.5); }
+static int round_channels(double width) {
+    return ES_MAX(CHANNEL_STEP * (int)(width / CHANNEL_STEP + 0.5), CHANNEL_STEP);
+}
 
-// `depth` blocks at each resolution, the last of them with the pool; the first one alone where
-// pixels are most. Seeds are put behind pools, and behind every block at the last resolution.
-static EsHostSpec make_host(const EsDataset *dataset, const char *name, int depth, double width) {
-    int n_levels = count_pools(dataset->height) + 1;
-    EsHostSpec host = {.name = name,
+static void add_block(EsHostSpec *host, double width, int has_pool, int places) {
+    if (host->n_blocks < ES_HOST_BLOCKS_MAX) {
+        host->blocks[host->n_blocks++] = (EsHostBlock){.n_channels = round_channels(width),
+                                                       .kernel = host->kernel,
+                                                       .has_pool = has_pool,
+                                                       .places = places};
+        host->n_pools += has_pool;
+    }
+}
+
+// `depth` blocks at each resolution, the last of them with the pool; one alone where pixels are
+// most. Seeds are put behind pools, and behind every block at the last resolution.
+static void add_blocks(EsHostSpec *host, int depth, double width) {
+    int n_levels = count_pools(host->image_size) + 1;
+    for (int level = 0; level < n_levels; level++) {
+        int n_here = level == 0 && n_levels > 1 ? 1 : depth, is_last = level + 1 == n_levels;
+        for (int i = 0; i < n_here; i++) {
+            int has_pool = !is_last && i + 1 == n_here;
+            int places = has_pool ? ES_HOST_AFTER_POOL : is_last ? ES_HOST_BEFORE_POOL : 0;
+            add_block(host, width * (double)(1 << level), has_pool, places);
+        }
+    }
+    if (host->n_blocks < 2) { // a host for images has two at least
+        add_block(host, width, 0, ES_HOST_BEFORE_POOL);
+    }
+}
+
+static EsHostSpec make_host(const EsDataset *dataset, const Shape *shape, double width) {
+    int is_rows = dataset->kind == ES_DATASET_ROWS;
+    EsHostSpec host = {.name = shape->name,
                        .dataset = "",
+                       .kind = is_rows ? ES_HOST_DENSE : ES_HOST_CNN,
                        .image_channels = dataset->n_channels,
                        .image_size = dataset->height,
                        .base = round_channels(width),
-                       .kernel = 3,
+                       .kernel = is_rows ? 1 : 3,
                        .n_classes = dataset->n_classes,
                        .batch = BATCH};
-    for (int level = 0; level < n_levels; level++) {
-        int n_here = level == 0 && n_levels > 1 ? 1 : depth;
-        for (int i = 0; i < n_here && host.n_blocks < ES_HOST_BLOCKS_MAX; i++) {
-            int has_pool = level + 1 < n_levels && i + 1 == n_here;
-            host.blocks[host.n_blocks++] =
-                (EsHostBlock){.n_channels = round_channels(width * (double)(1 << level)),
-                              .kernel = 3,
-                              .has_pool = has_pool,
-                              .places = has_pool                ? ES_HOST_AFTER_POOL
-                                        : level + 1 == n_levels ? ES_HOST_BEFORE_POOL
-                                                                : 0};
-            host.n_pools += has_pool;
-        }
+    if (!is_rows) {
+        add_blocks(&host, shape->depth, width);
     }
-    if (host.n_blocks < 2) { // a host has two at least
-        host.blocks[1] = host.blocks[0];
-        host.n_blocks = 2;
+    for (int i = 0; is_rows && i < shape->depth; i++) {
+        add_block(&host, width, 0, ES_HOST_BEFORE_POOL);
     }
     return host;
 }
 
-// The widest host of a shape within the limit; its n_blocks is 0 when there is none.
-static EsHostSpec widest_host(const EsDataset *dataset, const char *name, int depth, double limit) {
+// The widest host of a shape within its share; its n_blocks is 0 when there is none.
+static EsHostSpec widest_host(const EsDataset *dataset, const Shape *shape,
+                              int64_t max_parameters) {
     EsHostSpec best = {.n_blocks = 0};
-    for (double width = CHANNEL_STEP; width <= WIDTH_MAX; width += WIDTH_STEP) {
-        EsHostSpec host = make_host(dataset, name, depth, width);
-        if ((double)es_host_parameter_count(&host) <= limit) {
+    double most = dataset->kind == ES_DATASET_ROWS ? LAYER_MAX : WIDTH_MAX;
+    for (double width = CHANNEL_STEP; width <= most; width += WIDTH_STEP) {
+        EsHostSpec host = make_host(dataset, shape, width);
+        if ((double)es_host_parameter_count(&host) <= shape->share * (double)max_parameters) {
             best = host;
         }
     }
     return best;
 }
+
+// --- the choice ---
 
 // "12, 24 and 48 channels"
 static void print_channels(FILE *text, const EsHostSpec *host) {
@@ -78,7 +113,30 @@ static void print_channels(FILE *text, const EsHostSpec *host) {
                                          : " and ",
                 es_host_block(host, i).n_channels);
     }
-    fputs(" channels", text);
+    fputs(host->kind == ES_HOST_DENSE ? " units" : " channels", text);
+}
+
+static void print_host(FILE *text, const EsHostSpec *host, int64_t max_parameters) {
+    int side = host->image_size >> host->n_pools;
+    int64_t count = es_host_parameter_count(host);
+    fprintf(text, " host \"%s\" has ", host->name);
+    print_channels(text, host);
+    if (host->kind == ES_HOST_CNN) {
+        fprintf(text, " in 3x3 convolutions, pooled to %d x %d", side, side);
+    }
+    fprintf(text, ": %lld parameters, which leaves %lld to seeds", (long long)count,
+            (long long)(max_parameters - count));
+}
+
+static void print_data(FILE *text, const EsDataset *dataset, int64_t max_parameters) {
+    if (dataset->kind == ES_DATASET_ROWS) {
+        fprintf(text, "Rows of %d columns", dataset->n_channels);
+    } else {
+        fprintf(text, "Images of %d x %d x %d", dataset->width, dataset->height,
+                dataset->n_channels);
+    }
+    fprintf(text, ", %d classes, at most %lld parameters:", dataset->n_classes,
+            (long long)max_parameters);
 }
 
 static EsStatus explain(const EsDataset *dataset, int64_t max_parameters, EsHostChoice *choice) {
@@ -86,45 +144,88 @@ static EsStatus explain(const EsDataset *dataset, int64_t max_parameters, EsHost
     if (text == NULL) {
         return ES_FAIL(MEMORY, "no memory for the choice of hosts");
     }
-    fprintf(text, "Images of %d x %d x %d, %d classes, at most %lld parameters:", dataset->width,
-            dataset->height, dataset->n_channels, dataset->n_classes, (long long)max_parameters);
+    print_data(text, dataset, max_parameters);
     for (int i = 0; i < choice->n_hosts; i++) {
-        const EsHostSpec *host = &choice->hosts[i];
-        int side = host->image_size >> host->n_pools;
-        int64_t count = es_host_parameter_count(host);
-        fprintf(text, "%s host \"%s\" has %d blocks of 3x3 convolutions with ", i > 0 ? ";" : "",
-                host->name, host->n_blocks);
-        print_channels(text, host);
-        fprintf(text, ", pooled to %d x %d, %lld parameters, which leaves %lld to seeds", side,
-                side, (long long)count, (long long)(max_parameters - count));
+        fputs(i > 0 ? ";" : "", text);
+        print_host(text, &choice->hosts[i], max_parameters);
     }
     fputs(".", text);
     fclose(text);
     return ES_STATUS_OK;
 }
 
-EsStatus es_host_choose(const EsDataset *dataset, int64_t max_parameters, double share,
-                        EsHostChoice *choice) {
-    static const struct {
-        const char *name;
-        int depth;
-    } shapes[ES_HOST_SHAPES] = {{"wide", 1}, {"deep", 2}};
+EsStatus es_host_choose(const EsDataset *dataset, int64_t max_parameters, EsHostChoice *choice) {
+    int is_rows = dataset->kind == ES_DATASET_ROWS;
+    const Shape *shapes = is_rows ? row_shapes : image_shapes;
+    int n_shapes = is_rows ? (int)ES_COUNT_OF(row_shapes) : (int)ES_COUNT_OF(image_shapes);
     memset(choice, 0, sizeof *choice);
-    for (int i = 0; i < ES_HOST_SHAPES; i++) {
-        EsHostSpec host =
-            widest_host(dataset, shapes[i].name, shapes[i].depth, share * (double)max_parameters);
+    for (int i = 0; i < n_shapes; i++) {
+        EsHostSpec host = widest_host(dataset, &shapes[i], max_parameters);
         if (host.n_blocks > 0) {
             choice->hosts[choice->n_hosts++] = host;
         }
     }
     if (choice->n_hosts == 0) {
-        EsHostSpec smallest = make_host(dataset, shapes[0].name, 1, CHANNEL_STEP);
+        const Shape *shape = &shapes[is_rows ? 0 : 1];
+        EsHostSpec smallest = make_host(dataset, shape, CHANNEL_STEP);
+        int64_t count = es_host_parameter_count(&smallest);
         return ES_FAIL(ARGUMENT,
-                       "--max-params %lld is too small for images of %d x %d and %d classes: the "
-                       "smallest host has %lld, and %.0f %% of the parameters are the host's",
-                       (long long)max_parameters, dataset->width, dataset->height,
-                       dataset->n_classes, (long long)es_host_parameter_count(&smallest),
-                       100 * share);
+                       "--max-params %lld is too small for %d columns or channels and %d classes: "
+                       "the smallest host has %lld parameters and needs a limit of %lld",
+                       (long long)max_parameters, dataset->n_channels, dataset->n_classes,
+                       (long long)count, (long long)((double)count / shape->share) + 1);
     }
     return explain(dataset, max_parameters, choice);
+}
+
+// --- larger hosts ---
+
+// The host described block by block, whichever way it was.
+static EsHostSpec describe_blocks(const EsHostSpec *host) {
+    EsHostSpec described = *host;
+    described.text = NULL; // the host's own
+    for (int i = 0; i < host->n_blocks; i++) {
+        described.blocks[i] = es_host_block(host, i);
+    }
+    return described;
+}
+
+EsHostSpec es_host_widen(const EsHostSpec *host, int64_t max_parameters) {
+    EsHostSpec best = describe_blocks(host);
+    for (double factor = 1; factor < 16; factor += 1.0 / 64) {
+        EsHostSpec wider = describe_blocks(host);
+        for (int i = 0; i < wider.n_blocks; i++) {
+            int n = (int)(factor * wider.blocks[i].n_channels);
+            wider.blocks[i].n_channels = ES_MIN(n, ES_HOST_CHANNELS_MAX);
+        }
+        if (es_host_parameter_count(&wider) <= max_parameters) {
+            best = wider;
+        }
+    }
+    return best;
+}
+
+// Block i twice: the second one has the pool and the places.
+static EsHostSpec repeat_block(const EsHostSpec *host, int i) {
+    EsHostSpec deeper = *host;
+    memmove(&deeper.blocks[i + 1], &host->blocks[i],
+            sizeof *host->blocks * (size_t)(host->n_blocks - i));
+    deeper.blocks[i].has_pool = 0;
+    deeper.blocks[i].places = 0;
+    deeper.n_blocks++;
+    return deeper;
+}
+
+// Blocks are repeated from the last to the first, around, while there are parameters left.
+EsHostSpec es_host_deepen(const EsHostSpec *host, int64_t max_parameters) {
+    EsHostSpec best = describe_blocks(host);
+    int at = best.n_blocks - 1, n_refused = 0;
+    while (best.n_blocks > 0 && best.n_blocks < ES_HOST_BLOCKS_MAX && n_refused < best.n_blocks) {
+        EsHostSpec deeper = repeat_block(&best, at);
+        int fits = es_host_parameter_count(&deeper) <= max_parameters;
+        n_refused = fits ? 0 : n_refused + 1;
+        best = fits ? deeper : best;
+        at = at > 0 ? at - 1 : best.n_blocks - 1;
+    }
+    return best;
 }

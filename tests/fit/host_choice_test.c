@@ -25,83 +25,115 @@ static void check_host(const EsHostSpec *host, const EsDataset *dataset, double 
     EXPECT(side >= 2 && side <= 8);
 }
 
-// The next wider host of the same shape would not have been within the limit.
-static void check_widest(const EsHostSpec *host, double limit) {
-    EsHostSpec wider = *host;
-    int step = host->blocks[0].n_channels;
-    for (int i = 0; i < wider.n_blocks; i++) { // widths are multiples of 4 channels
-        wider.blocks[i].n_channels += 4 * wider.blocks[i].n_channels / step;
-    }
-    EXPECT(step == 256 || (double)es_host_parameter_count(&wider) > limit);
-}
-
 TEST(limits_are_respected) {
     static const int sides[] = {4, 5, 7, 8, 9, 16, 28, 31, 32, 64, 100, 255, 256};
     static const int classes[] = {2, 3, 10, 47, 1000};
     static const int64_t limits[] = {100, 300, 1000, 2000, 5000, 20000, 100000, 3000000, 100000000};
-    static const double shares[] = {0.3, 0.6, 1};
-    int n_chosen = 0, n_refused = 0, n_single = 0;
+    int n_chosen = 0, n_refused = 0, n_some = 0;
     for (size_t i = 0; i < ES_COUNT_OF(sides) * 4 * ES_COUNT_OF(classes); i++) {
         EsDataset dataset =
             describe_images(sides[i % ES_COUNT_OF(sides)], 1 + (int)(i / ES_COUNT_OF(sides)) % 4,
                             classes[i / ES_COUNT_OF(sides) / 4]);
-        for (size_t k = 0; k < ES_COUNT_OF(limits) * ES_COUNT_OF(shares); k++) {
-            int64_t most = limits[k / ES_COUNT_OF(shares)];
-            double share = shares[k % ES_COUNT_OF(shares)];
+        for (size_t k = 0; k < ES_COUNT_OF(limits); k++) {
             EsHostChoice choice;
-            EsStatus status = es_host_choose(&dataset, most, share, &choice);
+            EsStatus status = es_host_choose(&dataset, limits[k], &choice);
             if (status != ES_STATUS_OK) {
                 EXPECT_EQ(status, ES_STATUS_ARGUMENT);
-                EXPECT_CONTAINS(es_status_detail(), "is too small for images of");
+                EXPECT_CONTAINS(es_status_detail(), "is too small for");
                 n_refused++;
                 continue;
             }
             for (int h = 0; h < choice.n_hosts; h++) {
-                check_host(&choice.hosts[h], &dataset, share * (double)most);
-                check_widest(&choice.hosts[h], share * (double)most);
+                int is_small = strncmp(choice.hosts[h].name, "small", 5) == 0;
+                check_host(&choice.hosts[h], &dataset, (is_small ? 0.6 : 0.95) * (double)limits[k]);
                 EXPECT_CONTAINS(choice.reason, choice.hosts[h].name);
             }
             EXPECT(choice.n_hosts >= 1 && choice.n_hosts <= ES_HOST_SHAPES);
             EXPECT_EQ(choice.reason[strlen(choice.reason) - 1], '.'); // all of it is there
-            n_single += choice.n_hosts == 1;
+            n_some += choice.n_hosts < ES_HOST_SHAPES;
             n_chosen++;
         }
     }
-    EXPECT(n_chosen > 1000 && n_refused > 100 && n_single > 10);
+    EXPECT(n_chosen > 1000 && n_refused > 100 && n_some > 10);
 }
 
-// The number in the message is the limit: with it a host is found, with one less none.
+// A large limit is used: the widest host of a shape leaves little of its share.
+TEST(hosts_are_as_wide_as_they_may_be) {
+    EsDataset dataset = describe_images(28, 1, 10);
+    for (int64_t most = 20000; most < 2000000; most = most * 3 / 2) {
+        EsHostChoice choice;
+        REQUIRE_OK(es_host_choose(&dataset, most, &choice));
+        EXPECT_EQ(choice.n_hosts, ES_HOST_SHAPES);
+        for (int h = 0; h < choice.n_hosts; h++) {
+            double share = h < 2 ? 0.95 : 0.6;
+            EXPECT((double)es_host_parameter_count(&choice.hosts[h]) > 0.8 * share * (double)most);
+        }
+    }
+}
+
+TEST(rows_get_layers) {
+    for (int n_columns = 1; n_columns < 3000; n_columns *= 5) {
+        EsDataset dataset = describe_images(1, n_columns, 3);
+        EsHostChoice choice;
+        dataset.kind = ES_DATASET_ROWS;
+        REQUIRE_OK(es_host_choose(&dataset, 100000, &choice));
+        EXPECT_EQ(choice.n_hosts, 2);
+        for (int h = 0; h < choice.n_hosts; h++) {
+            EXPECT_EQ(choice.hosts[h].kind, ES_HOST_DENSE);
+            EXPECT_EQ(choice.hosts[h].n_blocks, h + 1);
+            EXPECT_STATUS(es_host_check(&choice.hosts[h]), OK);
+            EXPECT(es_host_parameter_count(&choice.hosts[h]) <= 60000);
+        }
+        EXPECT_CONTAINS(choice.reason, "units");
+    }
+}
+
+// The limit in the message is enough.
 TEST(the_message_says_how_many_are_needed) {
     static const int sides[] = {4, 16, 28, 64, 256};
     for (size_t i = 0; i < ES_COUNT_OF(sides); i++) {
         EsDataset dataset = describe_images(sides[i], 3, 10);
         EsHostChoice choice;
-        EXPECT_STATUS(es_host_choose(&dataset, 1, 1, &choice), ARGUMENT);
-        const char *number = strstr(es_status_detail(), "smallest host has ");
+        EXPECT_STATUS(es_host_choose(&dataset, 1, &choice), ARGUMENT);
+        const char *number = strstr(es_status_detail(), "needs a limit of ");
         EXPECT(number != NULL);
-        int64_t needed = number != NULL ? atoll(number + strlen("smallest host has ")) : 0;
-        EXPECT_STATUS(es_host_choose(&dataset, needed - 1, 1, &choice), ARGUMENT);
-        EXPECT_STATUS(es_host_choose(&dataset, needed, 1, &choice), OK);
-        EXPECT_EQ(es_host_parameter_count(&choice.hosts[0]), needed);
+        int64_t needed = number != NULL ? atoll(number + strlen("needs a limit of ")) : 0;
+        EXPECT_STATUS(es_host_choose(&dataset, needed, &choice), OK);
+        EXPECT_STATUS(es_host_choose(&dataset, needed * 9 / 10, &choice), ARGUMENT);
     }
-    EsDataset dataset = describe_images(28, 1, 10);
-    EsHostChoice choice;
-    EXPECT_STATUS(es_host_choose(&dataset, 100, 0.6, &choice), ARGUMENT);
-    EXPECT_CONTAINS(es_status_detail(), "--max-params 100 is too small for images of 28 x 28");
-    EXPECT_CONTAINS(es_status_detail(), "60 % of the parameters are the host's");
 }
 
 TEST(the_choice_is_explained) {
     EsDataset dataset = describe_images(28, 1, 10);
     EsHostChoice choice;
-    REQUIRE_OK(es_host_choose(&dataset, 20000, 0.6, &choice));
-    EXPECT_EQ(choice.n_hosts, 2);
+    REQUIRE_OK(es_host_choose(&dataset, 20000, &choice));
     char count[64];
-    for (int h = 0; h < 2; h++) {
+    for (int h = 0; h < choice.n_hosts; h++) {
         int64_t n = es_host_parameter_count(&choice.hosts[h]);
         snprintf(count, sizeof count, "%lld parameters, which leaves %lld to seeds", (long long)n,
                  (long long)(20000 - n));
         EXPECT_CONTAINS(choice.reason, count);
     }
     EXPECT_CONTAINS(choice.reason, "Images of 28 x 28 x 1, 10 classes, at most 20000 parameters");
+}
+
+// Larger hosts keep to the limit, can be built, and use most of it.
+TEST(hosts_are_enlarged) {
+    EsHostSpec host;
+    REQUIRE_OK(es_host_preset("cifar_baseline", &host));
+    int64_t count = es_host_parameter_count(&host);
+    for (int64_t most = count; most < 50 * count; most += count / 3) {
+        EsHostSpec wider = es_host_widen(&host, most), deeper = es_host_deepen(&host, most);
+        EXPECT_STATUS(es_host_check(&wider), OK);
+        EXPECT_STATUS(es_host_check(&deeper), OK);
+        EXPECT(es_host_parameter_count(&wider) <= most);
+        EXPECT(es_host_parameter_count(&wider) > most * 9 / 10);
+        EXPECT(es_host_parameter_count(&deeper) <= most);
+        EXPECT_EQ(wider.n_blocks, host.n_blocks);
+        EXPECT_EQ(deeper.n_pools, host.n_pools);
+        EXPECT(most < 3 * count || deeper.n_blocks > host.n_blocks);
+    }
+    EsHostSpec same = es_host_widen(&host, 1);
+    EXPECT_EQ(es_host_parameter_count(&same), count);
+    EXPECT_EQ(es_host_deepen(&host, count).n_blocks, host.n_blocks);
 }

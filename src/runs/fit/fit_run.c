@@ -18,9 +18,6 @@
 #include "growth/rules/growth_names.h"
 #include "runs/fit/fit_search.h"
 
-// share of the parameters that chosen hosts take; the rest is for seeds
-#define HOST_SHARE 0.6
-
 #define SECONDS_BETWEEN_PROGRESS 0.2
 
 // Progress of the epoch at hand, counted by the threads that train.
@@ -83,7 +80,7 @@ static EsStatus choose_hosts(EsFitRun *fit) {
     const EsFitSettings *settings = fit->settings;
     EsHostSpec *named = &fit->named_host;
     if (settings->task[0] == '\0') {
-        return es_host_choose(&fit->dataset, settings->max_parameters, HOST_SHARE, &fit->choice);
+        return es_host_choose(&fit->dataset, settings->max_parameters, &fit->choice);
     }
     ES_TRY(es_host_find(settings->task, named));
     named->image_channels = fit->dataset.n_channels;
