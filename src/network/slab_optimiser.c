@@ -1,21 +1,19 @@
-// SGD and Adam over whole slabs: norms and clipping first, then one step for all environments; and
-// averages of weights.
+// SGD, Adam and AdamW over whole slabs: norms and clipping first, then one step for all
+// environments; and averages of weights.
 #include "network/slab_optimiser.h"
 
 #include <string.h>
 
 #include "base/memory.h"
 #include "kernels/env_data.h"
+#include "kernels/ops/schedule_rules.h"
 
 EsOptimiserOptions es_optimiser_defaults(EsOptimiserKind kind) {
     EsOptimiserOptions sgd = {
         .kind = ES_OPTIMISER_SGD, .learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f};
-    EsOptimiserOptions adam = {.kind = ES_OPTIMISER_ADAM,
-                               .learning_rate = 1e-3f,
-                               .beta1 = 0.9f,
-                               .beta2 = 0.999f,
-                               .epsilon = 1e-8f};
-    return kind == ES_OPTIMISER_ADAM ? adam : sgd;
+    EsOptimiserOptions adam = {
+        .kind = kind, .learning_rate = 1e-3f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
+    return kind == ES_OPTIMISER_SGD ? sgd : adam;
 }
 
 // Offsets and lengths of all parameters, in graph order.
@@ -67,9 +65,13 @@ static EsStatus create_tensors(EsOptimiser *optimiser, const EsGraph *graph) {
     ES_TRY(
         es_device_create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.weight_decay));
     ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 2, slab, &optimiser->moment1));
-    if (optimiser->options.kind == ES_OPTIMISER_ADAM) {
+    if (optimiser->options.kind != ES_OPTIMISER_SGD) {
         ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 2, slab, &optimiser->moment2));
         ES_TRY(es_device_create_tensor(device, ES_DTYPE_I32, 1, &n_envs, &optimiser->n_steps));
+    }
+    if (optimiser->options.kind == ES_OPTIMISER_ADAMW) {
+        ES_TRY(
+            es_device_create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->scheduled_rate));
     }
     ES_TRY(es_device_create_tensor(device, ES_DTYPE_I64, 2, (int64_t[]){n_spans, 2},
                                    &optimiser->spans));
@@ -80,14 +82,23 @@ static EsStatus create_tensors(EsOptimiser *optimiser, const EsGraph *graph) {
     return es_device_create_tensor(device, ES_DTYPE_F32, 2, per_group, &optimiser->group_norm);
 }
 
+static EsStatus check_options(const EsOptimiserOptions *options, const EsDevice *device) {
+    if (options->kind == ES_OPTIMISER_ADAM && options->weight_decay != 0.0f) {
+        return ES_FAIL(UNSUPPORTED, "Adam has no weight decay, %g was asked for; AdamW has",
+                       (double)options->weight_decay);
+    }
+    if (options->kind == ES_OPTIMISER_ADAMW &&
+        (es_device_info(device)->kind != ES_DEVICE_CPU || options->skips_nonfinite)) {
+        return ES_FAIL(UNSUPPORTED, "AdamW runs on the CPU, and skips no steps");
+    }
+    return ES_STATUS_OK;
+}
+
 EsStatus es_optimiser_create(const EsGraph *graph, EsStore *store,
                              const EsOptimiserOptions *options, EsOptimiser **optimiser_out) {
     *optimiser_out = NULL;
     ES_TRY(es_store_check(store, graph));
-    if (options->kind == ES_OPTIMISER_ADAM && options->weight_decay != 0.0f) {
-        return ES_FAIL(UNSUPPORTED, "Adam has no weight decay here, %g was asked for",
-                       (double)options->weight_decay);
-    }
+    ES_TRY(check_options(options, store->device));
     EsOptimiser *optimiser = NULL;
     EsStream *stream = NULL;
     EsStatus status = ES_STATUS_OK;
@@ -124,6 +135,7 @@ void es_optimiser_destroy(EsOptimiser *optimiser) {
                                  &optimiser->moment1,
                                  &optimiser->moment2,
                                  &optimiser->n_steps,
+                                 &optimiser->scheduled_rate,
                                  &optimiser->spans,
                                  &optimiser->groups,
                                  &optimiser->max_norm,
@@ -198,7 +210,10 @@ static void update(EsOptimiser *optimiser, EsStream *stream, const EsTensor *gra
     const EsTensor *counts = &optimiser->n_nonfinite, *moment1 = &optimiser->moment1;
     const EsTensor *moment2 = &optimiser->moment2, *n_steps = &optimiser->n_steps;
     EsAdamOptions adam = {options->beta1, options->beta2, options->epsilon};
-    if (options->kind == ES_OPTIMISER_ADAM && options->skips_nonfinite) {
+    if (options->kind == ES_OPTIMISER_ADAMW) {
+        es_adamw_step(stream, adam, &optimiser->rates, &optimiser->scheduled_rate, gradients,
+                      moment1, moment2, n_steps, parameters);
+    } else if (options->kind == ES_OPTIMISER_ADAM && options->skips_nonfinite) {
         kernels->adam_step_finite(stream, adam, learning_rate, counts, gradients, moment1, moment2,
                                   n_steps, parameters);
     } else if (options->kind == ES_OPTIMISER_ADAM) {
@@ -230,9 +245,50 @@ void es_optimiser_step(EsOptimiser *optimiser, EsStream *stream) {
     update(optimiser, stream, &gradients);
 }
 
-// --- averaged weights ---
+// --- AdamW ---
 
+// parameters of a piece of work
 #define WEIGHTS_PER_PIECE 16384
+
+typedef struct Shrinkage {
+    const EsTensor *rate, *weight_decay; // [E]
+    const EsTensor *parameter;           // [E, P]
+    int64_t n_blocks;                    // of a row
+} Shrinkage;
+
+static void shrink(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const Shrinkage *job = context;
+    int64_t e = piece / job->n_blocks, begin = piece % job->n_blocks * WEIGHTS_PER_PIECE;
+    int64_t n = ES_MIN(WEIGHTS_PER_PIECE, job->parameter->dim[1] - begin);
+    float *parameter = es_env_f32(job->parameter, e) + begin;
+    float factor = 1.0f - *es_env_f32(job->rate, e) * *es_env_f32(job->weight_decay, e);
+    for (int64_t i = 0; i < n; i++) {
+        parameter[i] *= factor;
+    }
+}
+
+static int64_t blocks_of(const EsTensor *slab) {
+    return (slab->dim[1] + WEIGHTS_PER_PIECE - 1) / WEIGHTS_PER_PIECE;
+}
+
+void es_adamw_step(EsStream *stream, EsAdamOptions options, const EsSgdRates *rates,
+                   const EsTensor *scheduled_rate, const EsTensor *gradient,
+                   const EsTensor *moment1, const EsTensor *moment2, const EsTensor *n_steps,
+                   const EsTensor *parameter) {
+    const int32_t *update = rates->update.data; // nullable
+    float share = update != NULL ? es_schedule_share(&rates->schedule, *update) : 1.0f;
+    for (int64_t e = 0; e < parameter->dim[0]; e++) {
+        *es_env_f32(scheduled_rate, e) = *es_env_f32(&rates->learning_rate, e) * share;
+    }
+    Shrinkage job = {scheduled_rate, &rates->weight_decay, parameter, blocks_of(parameter)};
+    es_stream_parallel(stream, parameter->dim[0] * job.n_blocks, shrink, &job);
+    es_kernels_of(parameter->device)
+        ->adam_step(stream, options, scheduled_rate, gradient, moment1, moment2, n_steps,
+                    parameter);
+}
+
+// --- averaged weights ---
 
 float es_average_share(float decay, int64_t update) {
     double warming = (1.0 + (double)update) / (10.0 + (double)update);
@@ -261,9 +317,6 @@ static void update_average(void *context, int64_t piece, int worker) {
 
 void es_average_update(EsStream *stream, float share, const EsTensor *weights,
                        const EsTensor *average) {
-    Average job = {.share = share,
-                   .weights = weights,
-                   .average = average,
-                   .n_blocks = (weights->dim[1] + WEIGHTS_PER_PIECE - 1) / WEIGHTS_PER_PIECE};
+    Average job = {share, weights, average, blocks_of(weights)};
     es_stream_parallel(stream, weights->dim[0] * job.n_blocks, update_average, &job);
 }

@@ -16,13 +16,17 @@
 
 ES_EXTERN_C_BEGIN
 
-typedef enum EsOptimiserKind { ES_OPTIMISER_SGD, ES_OPTIMISER_ADAM } EsOptimiserKind;
+typedef enum EsOptimiserKind {
+    ES_OPTIMISER_SGD,
+    ES_OPTIMISER_ADAM, // without weight decay and schedule
+    ES_OPTIMISER_ADAMW // with both (es_adamw_step); on the CPU
+} EsOptimiserKind;
 
 typedef struct EsOptimiserOptions {
     EsOptimiserKind kind;
     // the same for all environments; es_optimiser_set_rates for others
     float learning_rate, momentum, weight_decay;
-    float beta1, beta2, epsilon; // Adam
+    float beta1, beta2, epsilon; // Adam, AdamW
     float max_norm;              // clip of each group's gradient norm; 0 = no clipping
     int measures;        // norms and counts also without clipping, so that it can be set later
     int skips_nonfinite; // an environment with a gradient that is not finite makes no step
@@ -37,8 +41,9 @@ typedef struct EsOptimiser {
     EsSgdRates rates; // [E] each; Adam uses rates.learning_rate. Nesterov and a schedule are set by
                       // the owner, before the first step; rates.update is borrowed
     EsTensor moment1; // [E, P] momentum, or Adam's first moment
-    EsTensor moment2; // [E, P] Adam
-    EsTensor n_steps; // i32 [E] Adam
+    EsTensor moment2; // [E, P] Adam, AdamW
+    EsTensor n_steps; // i32 [E] Adam, AdamW
+    EsTensor scheduled_rate; // [E] AdamW: learning rates of the last step
 
     // one span per parameter tensor, in the order of the graph's values; one clip group until slots
     // bring more
@@ -51,10 +56,11 @@ typedef struct EsOptimiser {
     EsTensor group_norm;  // [E, 1]
 } EsOptimiser;
 
-// SGD as the hosts use it: learning rate 0.01, momentum 0.9, weight decay 5e-4. Adam: learning rate
-// 1e-3, moments 0.9 and 0.999, epsilon 1e-8. No clipping.
+// SGD as the hosts use it: learning rate 0.01, momentum 0.9, weight decay 5e-4. Adam and AdamW:
+// learning rate 1e-3, moments 0.9 and 0.999, epsilon 1e-8, no weight decay. No clipping.
 EsOptimiserOptions es_optimiser_defaults(EsOptimiserKind kind);
 
+// UNSUPPORTED: weight decay of Adam; AdamW on a GPU, or with skips_nonfinite.
 EsStatus es_optimiser_create(const EsGraph *graph, EsStore *store,
                              const EsOptimiserOptions *options, EsOptimiser **optimiser);
 void es_optimiser_destroy(EsOptimiser *optimiser);
@@ -80,6 +86,14 @@ EsStatus es_optimiser_reset(EsOptimiser *optimiser, EsStream *stream);
 // Norms and clipping (when asked for), then the update. Non-finite gradients are left out of the
 // norms and, with skips_nonfinite, keep their environment from moving. Queued; can be captured.
 void es_optimiser_step(EsOptimiser *optimiser, EsStream *stream);
+
+// One step of AdamW in memory of the CPU, the tensors as in kernels/ops/optimiser.h: with lr the
+// learning rate after its schedule p -= lr weight_decay p, then Adam's step by lr. Fills
+// scheduled_rate [E] with lr; momentum and Nesterov of the rates have no part in it.
+void es_adamw_step(EsStream *stream, EsAdamOptions options, const EsSgdRates *rates,
+                   const EsTensor *scheduled_rate, const EsTensor *gradient,
+                   const EsTensor *moment1, const EsTensor *moment2, const EsTensor *n_steps,
+                   const EsTensor *parameter);
 
 // --- averaged weights ---
 

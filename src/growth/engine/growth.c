@@ -143,6 +143,17 @@ static EsStatus create_average(EsGrowth *growth) {
     return es_device_create_tensor(growth->device, ES_DTYPE_I32, 2, counts, &average->n_updates);
 }
 
+// The rest of AdamW's memory beside the momentum.
+static EsStatus create_moments(EsGrowth *growth) {
+    if (growth->options.recipe.optimiser != ES_RECIPE_ADAMW) {
+        return ES_STATUS_OK;
+    }
+    const int64_t counts[] = {growth->options.n_envs, ES_GROWTH_PARTS(growth->model.n_slots)};
+    ES_TRY(es_device_create_tensor(growth->device, ES_DTYPE_F32, 2, growth->momentum.dim,
+                                   &growth->moment2));
+    return es_device_create_tensor(growth->device, ES_DTYPE_I32, 2, counts, &growth->adam_steps);
+}
+
 static EsStatus create_slabs(EsGrowth *growth) {
     const EsGrowthLayout *layout = &growth->model.layout;
     int64_t n_envs = growth->options.n_envs;
@@ -158,6 +169,7 @@ static EsStatus create_slabs(EsGrowth *growth) {
                                    &growth->saved_parameters));
     ES_TRY(es_device_create_tensor(growth->device, ES_DTYPE_F32, 2, states, &growth->saved_states));
     ES_TRY(es_device_create_tensor(growth->device, ES_DTYPE_I32, 1, &n_envs, &growth->episode));
+    ES_TRY(create_moments(growth));
     return create_average(growth);
 }
 
@@ -422,10 +434,15 @@ void es_growth_destroy(EsGrowth *growth) {
         growth->backend->destroy(growth);
     }
     es_growth_weights_destroy(growth);
-    EsTensor *const tensors[] = {
-        &growth->momentum,         &growth->saved_parameters,         &growth->saved_states,
-        &growth->episode,          &growth->average.saved_parameters, &growth->average.saved_states,
-        &growth->average.n_updates};
+    EsTensor *const tensors[] = {&growth->momentum,
+                                 &growth->saved_parameters,
+                                 &growth->saved_states,
+                                 &growth->episode,
+                                 &growth->average.saved_parameters,
+                                 &growth->average.saved_states,
+                                 &growth->average.n_updates,
+                                 &growth->moment2,
+                                 &growth->adam_steps};
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
         es_device_destroy_tensor(tensors[i]);
     }
@@ -602,7 +619,7 @@ double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env) {
 int64_t es_growth_episode(const EsGrowth *growth, int64_t env) { return growth->episode_ids[env]; }
 
 // The f32 slabs that an episode fills, without gradients; returns how many.
-#define SLABS_MAX 9
+#define SLABS_MAX 10
 static int list_slabs(const EsGrowth *growth, const EsTensor *slabs[SLABS_MAX]) {
     const EsGrowthAverage *average = &growth->average;
     int n = 0;
@@ -611,6 +628,9 @@ static int list_slabs(const EsGrowth *growth, const EsTensor *slabs[SLABS_MAX]) 
     slabs[n++] = &growth->momentum;
     slabs[n++] = &growth->saved_parameters;
     slabs[n++] = &growth->saved_states;
+    if (growth->moment2.data != NULL) {
+        slabs[n++] = &growth->moment2;
+    }
     if (average->store != NULL) {
         slabs[n++] = &average->store->parameters;
         slabs[n++] = &average->store->states;
@@ -654,9 +674,11 @@ EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash) {
     for (int i = 0; i < n; i++) {
         ES_TRY(es_state_hash_append(hash, growth->stream, slabs[i]));
     }
-    if (growth->average.store != NULL) {
-        es_state_hash_append_bytes(hash, growth->average.n_updates.data,
-                                   es_tensor_bytes(&growth->average.n_updates));
+    const EsTensor *const counts[] = {&growth->adam_steps, &growth->average.n_updates};
+    for (size_t i = 0; i < ES_COUNT_OF(counts); i++) {
+        if (counts[i]->data != NULL) {
+            es_state_hash_append_bytes(hash, counts[i]->data, es_tensor_bytes(counts[i]));
+        }
     }
     es_state_hash_append_bytes(
         hash, growth->slab,

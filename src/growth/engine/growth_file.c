@@ -1,4 +1,4 @@
-// An episode in a file, between a decision and the next step: weights, momentum, statistics, the
+// An episode in a file, between a decision and the next step: weights, moments, statistics, the
 // governor's snapshots, averaged weights, and every field of the small state as a tensor of its
 // own. The order of samples and all draws follow from episode and step, so that nothing else is
 // needed to go on with the same bits.
@@ -12,12 +12,13 @@
 #define FORMAT "esper.growth.1"
 
 #define N_SLABS        5
+#define N_OF_ADAMW     2 // with recipe.optimiser = adamw alone
 #define N_AVERAGES     5 // with recipe.average alone
 #define COUNT_ONE(...) +1
 enum {
     N_FIELDS =
         0 ES_SEED_FIELDS(COUNT_ONE) ES_GROWTH_ENV_FIELDS(COUNT_ONE) ES_GROWTH_ENV_ARRAYS(COUNT_ONE),
-    N_TENSORS = N_SLABS + N_AVERAGES + N_FIELDS + 1 // the episodes
+    N_TENSORS = N_SLABS + N_OF_ADAMW + N_AVERAGES + N_FIELDS + 1 // the episodes
 };
 #undef COUNT_ONE
 
@@ -36,6 +37,10 @@ static int list_tensors(EsGrowth *growth, EsNamedTensor tensors[N_TENSORS]) {
                                           {"saved_states", growth->saved_states}};
     for (; n < N_SLABS; n++) {
         tensors[n] = slabs[n];
+    }
+    if (growth->moment2.data != NULL) {
+        tensors[n++] = (EsNamedTensor){"moment2", growth->moment2};
+        tensors[n++] = (EsNamedTensor){"adam_steps", growth->adam_steps};
     }
     const EsGrowthAverage *average = &growth->average;
     if (average->store != NULL) {
@@ -110,6 +115,7 @@ static EsStatus check_integers(const char *path, const EsGrowth *growth,
         {"seed.stage_path", INT32_MIN, INT32_MAX},
         {"episode", 0, INT32_MAX},
         {"average_updates", 0, COUNT_MAX},
+        {"adam_steps", 0, COUNT_MAX},
     };
     Range range = {named->name, -1, COUNT_MAX};
     const int32_t *values = named->tensor.data;

@@ -93,7 +93,10 @@ struct EsGrowth {
     EsDevice *device;                        // borrowed
     EsStream *stream;                        // owned
     EsStore *store;                          // owned
-    EsTensor momentum;                       // owned [E, P], offsets of the parameters
+    EsTensor momentum;                       // owned [E, P], offsets of the parameters; of AdamW
+                                             // the first moment,
+    EsTensor moment2;                        // owned [E, P]: the second; without data for SGD
+    EsTensor adam_steps;                     // owned i32 [E, parts]: its steps; likewise
     EsTensor saved_parameters, saved_states; // owned [E, P], [E, states]: the snapshots
     EsGrowthAverage average;
     EsStore *evaluated;          // borrowed: the average's store, else the store

@@ -124,32 +124,60 @@ static void average_part(EsGrowth *growth, EsGrowthWorker *worker, int64_t env,
     }
 }
 
+static EsTensor number_of(const EsGrowth *growth, void *data, EsDtype dtype) {
+    return es_tensor_view(data, dtype, growth->device, 1, (int64_t[]){1});
+}
+
+static void step_adamw(EsGrowth *growth, EsGrowthWorker *worker, int64_t env,
+                       const ParameterRange *part, const EsSgdRates *rates) {
+    const EsTensor *steps = &growth->adam_steps;
+    EsOptimiserOptions options = es_recipe_optimiser(&growth->options.recipe, part->learning_rate);
+    EsAdamOptions adam = {options.beta1, options.beta2, options.epsilon};
+    float learning_rate = 0;
+    EsTensor scheduled = number_of(growth, &learning_rate, ES_DTYPE_F32);
+    EsTensor n_steps = number_of(
+        growth, (int32_t *)steps->data + env * steps->stride[0] + part->number, ES_DTYPE_I32);
+    EsTensor gradient = part_of(&growth->store->gradients, env, part->first, part->end);
+    EsTensor moment1 = part_of(&growth->momentum, env, part->first, part->end);
+    EsTensor moment2 = part_of(&growth->moment2, env, part->first, part->end);
+    EsTensor parameter = part_of(&growth->store->parameters, env, part->first, part->end);
+    es_adamw_step(worker->stream, adam, rates, &scheduled, &gradient, &moment1, &moment2, &n_steps,
+                  &parameter);
+}
+
+static void step_sgd(EsGrowth *growth, EsGrowthWorker *worker, int64_t env,
+                     const ParameterRange *part, const EsSgdRates *rates) {
+    EsTensor gradient = part_of(&growth->store->gradients, env, part->first, part->end);
+    EsTensor momentum = part_of(&growth->momentum, env, part->first, part->end);
+    EsTensor parameter = part_of(&growth->store->parameters, env, part->first, part->end);
+    es_kernels_of(growth->device)
+        ->sgd_step(worker->stream, rates, &gradient, &momentum, &parameter);
+}
+
 static void update_part(EsGrowth *growth, EsGrowthWorker *worker, int64_t env,
                         ParameterRange part) {
-    const EsKernels *kernels = es_kernels_of(growth->device);
-    const int64_t one[] = {1};
     float momentum = growth->options.recipe.momentum;
     EsLearningRateSchedule schedule = es_growth_schedule(&growth->options);
-    EsSgdRates rates = {
-        .learning_rate = es_tensor_view(&part.learning_rate, ES_DTYPE_F32, growth->device, 1, one),
-        .momentum = es_tensor_view(&momentum, ES_DTYPE_F32, growth->device, 1, one),
-        .weight_decay = es_tensor_view(&part.weight_decay, ES_DTYPE_F32, growth->device, 1, one),
-        .is_nesterov = growth->options.recipe.nesterov,
-        .schedule = schedule};
+    EsSgdRates rates = {.learning_rate = number_of(growth, &part.learning_rate, ES_DTYPE_F32),
+                        .momentum = number_of(growth, &momentum, ES_DTYPE_F32),
+                        .weight_decay = number_of(growth, &part.weight_decay, ES_DTYPE_F32),
+                        .is_nesterov = growth->options.recipe.nesterov,
+                        .schedule = schedule};
     if (schedule.n_updates > 0) {
-        rates.update = es_tensor_view(&worker->batch_number, ES_DTYPE_I32, growth->device, 1, one);
+        rates.update = number_of(growth, &worker->batch_number, ES_DTYPE_I32);
     }
-    EsTensor gradient = part_of(&growth->store->gradients, env, part.first, part.end);
-    EsTensor buffer = part_of(&growth->momentum, env, part.first, part.end);
-    EsTensor parameter = part_of(&growth->store->parameters, env, part.first, part.end);
-    kernels->sgd_step(worker->stream, &rates, &gradient, &buffer, &parameter);
+    if (growth->moment2.data != NULL) {
+        step_adamw(growth, worker, env, &part, &rates);
+    } else {
+        step_sgd(growth, worker, env, &part, &rates);
+    }
     if (growth->average.store != NULL) {
         average_part(growth, worker, env, &part);
     }
 }
 
-// Clip the host's gradient and each seed's by its own norm, then one step of SGD. A seed on its way
-// out is frozen: neither weights nor momentum nor average move.
+// Clip the host's gradient and each seed's by its own norm, then one step of the optimiser. A seed
+// on its way out is frozen: neither weights nor moments nor average move.
 static void update_host(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowthPlan *plan,
                         int64_t env, int is_measured) {
     const EsKernels *kernels = es_kernels_of(growth->device);

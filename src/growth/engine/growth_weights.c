@@ -58,7 +58,12 @@ EsStatus es_growth_weights_reset(EsGrowth *growth) {
     EsGrowthPlan *plan = NULL;
     es_growth_plans_begin_step(growth->plans);
     ES_TRY(es_growth_plans_find(growth->plans, &empty, growth->options.batch, 1, &plan));
-    memset(growth->momentum.data, 0, es_tensor_bytes(&growth->momentum));
+    const EsTensor *const moments[] = {&growth->momentum, &growth->moment2, &growth->adam_steps};
+    for (size_t i = 0; i < ES_COUNT_OF(moments); i++) {
+        if (moments[i]->data != NULL) {
+            memset(moments[i]->data, 0, es_tensor_bytes(moments[i]));
+        }
+    }
     ES_TRY(es_store_initialise(growth->store, plan->graph.graph, growth->stream,
                                growth->options.seed, growth->episode_ids));
     const EsGrowthAverage *average = &growth->average;
@@ -110,17 +115,30 @@ static void take_snapshot(const EsGrowth *growth, const EsStore *store,
     copy(saved_states, &store->states, env, 0, growth->model.layout.n_states);
 }
 
-// Elements [first, end) have new weights: their averages begin with them. Parts of the slot from
-// `part` on begin to count.
+static void zero_counts(const EsTensor *counts, int64_t env, int part, int n_parts) {
+    int32_t *row = (int32_t *)counts->data + env * counts->stride[0];
+    memset(row + part, 0, sizeof *row * (size_t)n_parts);
+}
+
+// Elements [first, end), which are n_parts parts from `part` on, have new weights: their averages
+// begin with them.
 static void begin_average(const EsGrowth *growth, int64_t env, int64_t first, int64_t end, int part,
                           int n_parts) {
     const EsGrowthAverage *average = &growth->average;
-    if (average->store == NULL) {
-        return;
+    if (average->store != NULL) {
+        copy(&average->store->parameters, &growth->store->parameters, env, first, end);
+        zero_counts(&average->n_updates, env, part, n_parts);
     }
-    copy(&average->store->parameters, &growth->store->parameters, env, first, end);
-    int32_t *n_updates = (int32_t *)average->n_updates.data + env * average->n_updates.stride[0];
-    memset(n_updates + part, 0, sizeof *n_updates * (size_t)n_parts);
+}
+
+// Their optimiser begins anew.
+static void forget_moments(const EsGrowth *growth, int64_t env, int64_t first, int64_t end,
+                           int part, int n_parts) {
+    zero(&growth->momentum, env, first, end);
+    if (growth->moment2.data != NULL) {
+        zero(&growth->moment2, env, first, end);
+        zero_counts(&growth->adam_steps, env, part, n_parts);
+    }
 }
 
 static void update_slot(EsGrowth *growth, int64_t env, int slot) {
@@ -133,7 +151,7 @@ static void update_slot(EsGrowth *growth, int64_t env, int slot) {
     if (requests & (ES_SEED_REQUEST_CLEAR | ES_SEED_REQUEST_INITIALISE)) {
         zero(&growth->store->parameters, env, first, end);
         zero(&growth->store->gradients, env, first, end);
-        zero(&growth->momentum, env, first, end);
+        forget_moments(growth, env, first, end, ES_GROWTH_GATE(slot), 2);
     }
     if (requests & ES_SEED_REQUEST_INITIALISE) {
         es_store_initialise_region(growth->store,
@@ -146,11 +164,11 @@ static void update_slot(EsGrowth *growth, int64_t env, int slot) {
     if (requests & ES_SEED_REQUEST_INITIALISE_GATE) {
         es_store_initialise_region(growth->store, growth->gate_graphs[slot], env, 0,
                                    growth->options.seed, episode, step);
-        zero(&growth->momentum, env, first, layout->seed[slot]);
+        forget_moments(growth, env, first, layout->seed[slot], ES_GROWTH_GATE(slot), 1);
         begin_average(growth, env, first, layout->seed[slot], ES_GROWTH_GATE(slot), 1);
     }
     if (requests & ES_SEED_REQUEST_ZERO_MOMENTUM) {
-        zero(&growth->momentum, env, first, end);
+        forget_moments(growth, env, first, end, ES_GROWTH_GATE(slot), 2);
     }
 }
 
@@ -165,7 +183,7 @@ void es_growth_weights_update(EsGrowth *growth) {
             restore(growth, average->store, &average->saved_parameters, &average->saved_states, e);
         }
         if (requests & ES_ENV_REQUEST_ZERO_MOMENTUM) {
-            zero(&growth->momentum, e, 0, growth->model.layout.n_host_parameters);
+            forget_moments(growth, e, 0, growth->model.layout.n_host_parameters, ES_GROWTH_HOST, 1);
         }
         for (int s = 0; s < growth->model.n_slots; s++) {
             update_slot(growth, e, s);

@@ -25,8 +25,8 @@ typedef struct EsHostTrainerOptions {
     int64_t batch; // images per host and step
     uint64_t seed;
     int32_t first_episode; // host e is episode first_episode + e
-    EsRecipe recipe;       // of labels and images, and the learning rate's course; SGD's numbers
-                           // are the optimiser's
+    EsRecipe recipe;       // of labels, images and averages, and the learning rate's course; the
+                           // numbers of the updates are the optimiser's (es_recipe_optimiser)
     int64_t n_updates;     // of the run, for that course; 0: it stays
     EsDtype precision;     // of activations: F32; on CUDA also BF16, and F16 where it runs fused
     int is_tf32;           // CUDA, F32, fused: convolutions multiply in TF32; on by default

@@ -1,4 +1,5 @@
-// A recipe as the parts of training read it: schedule, augmentation, and the devices that run it.
+// A recipe as the parts of training read it: optimiser, schedule, augmentation, and the devices
+// that run it.
 #include "growth/rules/recipe.h"
 
 #include <string.h>
@@ -8,14 +9,23 @@ EsRecipe es_recipe_plain(void) {
     memset(&recipe, 0, sizeof recipe);
     recipe.momentum = 0.9f;
     recipe.weight_decay = 5e-4f;
+    recipe.beta1 = 0.9f;
+    recipe.beta2 = 0.999f;
     return recipe;
 }
 
 EsStatus es_recipe_check(const EsRecipe *recipe, const EsDevice *device) {
-    if (es_device_info(device)->kind != ES_DEVICE_CPU && recipe->average > 0) {
+    if (es_device_info(device)->kind == ES_DEVICE_CPU) {
+        return ES_STATUS_OK;
+    }
+    if (recipe->optimiser != ES_RECIPE_SGD) {
+        return ES_FAIL(UNSUPPORTED, "recipe.optimiser = adamw trains on the CPU alone: use "
+                                    "--device cpu, or optimiser = sgd");
+    }
+    if (recipe->average > 0) {
         return ES_FAIL(UNSUPPORTED,
                        "averaged weights (recipe.average = %g) are kept on the CPU alone: use "
-                       "--device cpu, or leave the key out",
+                       "--device cpu, or average = 0",
                        (double)recipe->average);
     }
     return ES_STATUS_OK;
@@ -26,6 +36,18 @@ EsLearningRateSchedule es_recipe_schedule(const EsRecipe *recipe, int64_t n_upda
     EsLearningRateSchedule schedule = {(EsDecay)recipe->decay, recipe->warmup, recipe->final_share,
                                        is_moving ? n_updates : 0};
     return schedule;
+}
+
+EsOptimiserOptions es_recipe_optimiser(const EsRecipe *recipe, float learning_rate) {
+    int is_sgd = recipe->optimiser == ES_RECIPE_SGD;
+    EsOptimiserOptions options =
+        es_optimiser_defaults(is_sgd ? ES_OPTIMISER_SGD : ES_OPTIMISER_ADAMW);
+    options.learning_rate = learning_rate;
+    options.weight_decay = recipe->weight_decay;
+    options.momentum = recipe->momentum;
+    options.beta1 = recipe->beta1;
+    options.beta2 = recipe->beta2;
+    return options;
 }
 
 EsGatherOptions es_recipe_gather(const EsRecipe *recipe, uint64_t seed) {

@@ -7,14 +7,18 @@
 #ifndef ES_GROWTH_RECIPE_H
 #define ES_GROWTH_RECIPE_H
 
-#include "kernels/kernel_types.h"
+#include "network/slab_optimiser.h"
 
 ES_EXTERN_C_BEGIN
 
+typedef enum EsRecipeOptimiser { ES_RECIPE_SGD, ES_RECIPE_ADAMW } EsRecipeOptimiser;
+
 typedef struct EsRecipe {
-    // SGD; seeds have no weight decay
-    float momentum, weight_decay;
+    int optimiser;      // EsRecipeOptimiser
+    float weight_decay; // seeds have none
+    float momentum;     // SGD
     int nesterov;
+    float beta1, beta2; // AdamW: shares of its moments that an update keeps
     // the learning rate over an episode, or a run of hosts: EsDecay, and shares of its updates and
     // of the rate (kernels/ops/schedule_rules.h)
     int decay;
@@ -36,10 +40,16 @@ typedef struct EsRecipe {
     ES_RECIPE_CONFIG_KEYS_FROM(T, m, "on", "cosine", "0.1", "0.999", "reflect", "0.2")
 
 #define ES_RECIPE_CONFIG_KEYS_FROM(T, m, nesterov_, decay_, warmup_, average_, border_, erase_)    \
-    ES_CONFIG_FLOAT(T, m.momentum, "recipe", "momentum", "0.9", 0, 0.9999, "momentum of SGD"),     \
+    ES_CONFIG_CHOICE(T, m.optimiser, "recipe", "optimiser", "sgd", "sgd|adamw",                    \
+                     "rule of the updates of hosts and seeds"),                                    \
+        ES_CONFIG_FLOAT(T, m.momentum, "recipe", "momentum", "0.9", 0, 0.9999, "momentum of SGD"), \
         ES_CONFIG_FLOAT(T, m.weight_decay, "recipe", "weight_decay", "0.0005", 0, 1,               \
                         "weight decay of hosts"),                                                  \
         ES_CONFIG_BOOL(T, m.nesterov, "recipe", "nesterov", nesterov_, "Nesterov momentum"),       \
+        ES_CONFIG_FLOAT(T, m.beta1, "recipe", "beta1", "0.9", 0, 0.9999,                           \
+                        "first moment of AdamW: share kept by an update"),                         \
+        ES_CONFIG_FLOAT(T, m.beta2, "recipe", "beta2", "0.999", 0, 0.999999,                       \
+                        "second moment of AdamW: share kept by an update"),                        \
         ES_CONFIG_CHOICE(T, m.decay, "recipe", "schedule", decay_, "constant|linear|cosine",       \
                          "course of the learning rate over an episode or run"),                    \
         ES_CONFIG_FLOAT(T, m.warmup, "recipe", "warmup", warmup_, 0, 1,                            \
@@ -55,14 +65,18 @@ typedef struct EsRecipe {
         ES_CONFIG_FLOAT(T, m.erase, "recipe", "erase", erase_, 0, 1,                               \
                         "probability that a rectangle of a training image is erased")
 
-// Momentum 0.9, weight decay 5e-4, nothing else.
+// SGD with momentum 0.9 and weight decay 5e-4, nothing else; moments 0.9 and 0.999 for AdamW.
 EsRecipe es_recipe_plain(void);
 
-// UNSUPPORTED where the device cannot train by this recipe: a GPU keeps no averaged weights.
+// UNSUPPORTED where the device cannot train by this recipe: a GPU has no AdamW and keeps no
+// averaged weights.
 EsStatus es_recipe_check(const EsRecipe *recipe, const EsDevice *device);
 
 // The course of the learning rate over n_updates; 0 updates where it stays as it is.
 EsLearningRateSchedule es_recipe_schedule(const EsRecipe *recipe, int64_t n_updates);
+
+// The optimiser of hosts at this learning rate; Nesterov and the schedule are in its rates.
+EsOptimiserOptions es_recipe_optimiser(const EsRecipe *recipe, float learning_rate);
 
 // Augmentation of training images; normalisation is left to the caller.
 EsGatherOptions es_recipe_gather(const EsRecipe *recipe, uint64_t seed);

@@ -51,7 +51,7 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_INT(EsHostsSettings, batch, "hosts", "batch", "0", 0, 65536,
                   "images per update, 0 = the task's"),
     ES_CONFIG_FLOAT(EsHostsSettings, learning_rate, "hosts", "rate", "0.01", 1e-9, 1e3,
-                    "learning rate of SGD"),
+                    "learning rate"),
     ES_CONFIG_INT(EsHostsSettings, recipe.pad, "hosts", "pad", "0", 0, 16,
                   "random crop from a border of N pixels"),
     ES_CONFIG_BOOL(EsHostsSettings, recipe.flip, "hosts", "flip", "off", "random horizontal flip"),
@@ -89,10 +89,8 @@ static EsStatus create_trainer(EsHostsRun *hosts) {
     options.is_tf32 = settings->is_tf32;
     options.recipe = settings->recipe;
     options.n_updates = hosts->dataset.train.count / hosts->batch * settings->run.n_rounds;
-    options.optimiser.momentum = settings->recipe.momentum;
-    options.optimiser.weight_decay = settings->recipe.weight_decay;
+    options.optimiser = es_recipe_optimiser(&settings->recipe, settings->learning_rate);
     options.mode = settings->unfused ? ES_COMPILE_OFF : ES_COMPILE_DEFAULT;
-    options.optimiser.learning_rate = settings->learning_rate;
     options.stream = hosts->stream;
     if (hosts->batch > hosts->dataset.train.count) {
         return ES_FAIL(ARGUMENT, "a batch of %lld is larger than the %lld training images",

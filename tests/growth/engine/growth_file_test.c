@@ -71,9 +71,10 @@ static void run_to(EsGrowth *growth, int last) {
     }
 }
 
-static void check_episode(float average) {
+static void check_episode(float average, EsRecipeOptimiser optimiser) {
     EsGrowthOptions options = make_options("r0c0,r0c1");
     options.recipe.average = average;
+    options.recipe.optimiser = (int)optimiser;
     EsGrowth *whole = create_growth(&options, &dataset, 2);
     REQUIRE_OK(es_growth_reset(whole, 7));
     decide(whole);
@@ -92,9 +93,11 @@ static void check_episode(float average) {
     destroy_growth(whole);
 }
 
-TEST(a_loaded_episode_goes_on_with_the_same_bits) { check_episode(0); }
+TEST(a_loaded_episode_goes_on_with_the_same_bits) { check_episode(0, ES_RECIPE_SGD); }
 
-TEST(a_loaded_episode_has_its_averages) { check_episode(0.9f); }
+TEST(a_loaded_episode_has_its_averages) { check_episode(0.9f, ES_RECIPE_SGD); }
+
+TEST(a_loaded_episode_has_its_moments) { check_episode(0, ES_RECIPE_ADAMW); }
 
 // --- environments that move ---
 
@@ -173,9 +176,11 @@ TEST(numbers_that_make_no_sense_are_refused) {
         {"env.n_tracked", 0, -2, "env.n_tracked[0] is -2"},
         {"episode", 0, -1, "episode[0] is -1"},
         {"average_updates", 4, -1, "average_updates[4] is -1"},
+        {"adam_steps", 0, -1, "adam_steps[0] is -1"},
     };
     EsGrowthOptions options = make_options("r0c0,r0c1");
     options.recipe.average = 0.9f;
+    options.recipe.optimiser = ES_RECIPE_ADAMW;
     EsGrowth *growth = create_growth(&options, &dataset, 1);
     REQUIRE_OK(es_growth_reset(growth, 0));
     decide(growth);

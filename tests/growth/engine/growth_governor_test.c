@@ -68,6 +68,7 @@ static EsGrowth *grow(const EsDataset *dataset, EsCompileMode mode, float averag
     options.settings.episode_steps = 60;
     options.mode = mode;
     options.recipe.average = average;
+    options.recipe.optimiser = average > 0 ? ES_RECIPE_ADAMW : ES_RECIPE_SGD;
     EsGrowth *growth = create_growth(&options, dataset, 1);
     REQUIRE_OK(es_growth_reset(growth, 0));
     grow_fossil(growth, FOSSIL, ES_BLUEPRINT_CONV_LIGHT, ES_STYLE_GATED_GATE);
@@ -152,6 +153,11 @@ static void check_rollback(int kind, EsCompileMode mode, float average) {
     EXPECT(is_equal(after.states, before.saved_states, 0, layout->n_states));
     if (average > 0) {
         check_averages(layout, &before, &broken, &after);
+        EXPECT(is_zero(slab_row(&growth->moment2, 0), 0, layout->n_parameters));
+        EXPECT(!is_zero(slab_row(&growth->moment2, 1), 0, layout->n_parameters));
+        for (int k = 0; k < ES_GROWTH_PARTS(3); k++) {
+            EXPECT_EQ(((const int32_t *)growth->adam_steps.data)[k], 0);
+        }
     }
     // no momentum anywhere, other slots empty, the action dropped
     EXPECT(is_zero(after.momentum, 0, layout->n_parameters));
@@ -189,6 +195,7 @@ TEST(rollback_after_nan_default) { check_rollback(0, ES_COMPILE_DEFAULT, 0); }
 
 TEST(rollback_after_divergence) { check_rollback(1, ES_COMPILE_DEFAULT, 0); }
 
+// with AdamW, too
 TEST(rollback_of_averages_after_nan) { check_rollback(0, ES_COMPILE_DEFAULT, 0.9f); }
 
 TEST(rollback_of_averages_after_divergence) { check_rollback(1, ES_COMPILE_DEFAULT, 0.9f); }

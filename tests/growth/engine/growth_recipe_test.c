@@ -1,5 +1,6 @@
 // The recipe in growth: averaged weights follow a plain loop through the lives of seeds, are the
-// weights that validation measures and a network is read from, and change nothing else.
+// weights that validation measures and a network is read from, and change nothing else; AdamW
+// follows a plain loop, and begins anew with every seed.
 #include "es_test.h"
 
 #include "growth/growing_case.h"
@@ -218,11 +219,104 @@ TEST(averages_change_no_training) {
     destroy_growth(growth);
 }
 
+// --- AdamW ---
+
+typedef struct Moments {
+    int64_t first, end;
+    int n_steps;
+    double rate, weight_decay;
+} Moments;
+
+static double m[MOST], v[MOST];
+
+static void forget(Moments *part) {
+    part->n_steps = 0;
+    for (int64_t i = part->first; i < part->end; i++) {
+        m[i] = v[i] = 0;
+    }
+}
+
+// A step by its definition from the weights before; the gradients are those after clipping.
+static double step_error(Moments *part, const float *before, const float *gradient,
+                         const float *after) {
+    double worst = 0;
+    part->n_steps++;
+    for (int64_t i = part->first; i < part->end; i++) {
+        double g = (double)gradient[i], p = (double)before[i];
+        m[i] = 0.7 * m[i] + 0.3 * g;
+        v[i] = 0.9 * v[i] + 0.1 * g * g;
+        p *= 1 - part->rate * part->weight_decay;
+        p -= part->rate * (m[i] / (1 - pow(0.7, part->n_steps))) /
+             (sqrt(v[i] / (1 - pow(0.9, part->n_steps))) + 1e-8);
+        worst = fmax(worst, fabs((double)after[i] - p));
+    }
+    return worst;
+}
+
+TEST(adamw_follows_a_plain_loop) {
+    EsGrowthOptions options = recipe_options("r0c0,r0c1", 1);
+    static float before[MOST];
+    options.host_learning_rate = options.seed_learning_rate = 0.004f;
+    options.recipe.optimiser = ES_RECIPE_ADAMW;
+    options.recipe.beta1 = 0.7f;
+    options.recipe.beta2 = 0.9f;
+    options.recipe.weight_decay = 0.3f;
+    EsGrowth *growth = create_growth(&options, &dataset, 1);
+    REQUIRE_OK(es_growth_reset(growth, 0));
+    const EsGrowthLayout *layout = &growth->model.layout;
+    const EsGrowthState *state = &growth->shown.state;
+    const float *weights = slab_row(&growth->store->parameters, 0);
+    const float *gradient = slab_row(&growth->store->gradients, 0);
+    const int32_t *n_steps = growth->adam_steps.data;
+    ES_ASSERT(layout->n_parameters <= MOST);
+    Moments host = {0, layout->n_host_parameters, 1, 0.004, 0.3}, seeds[2], gates[2];
+    for (int64_t i = 0; i < host.end; i++) { // after the first step
+        m[i] = (double)slab_row(&growth->momentum, 0)[i];
+        v[i] = (double)slab_row(&growth->moment2, 0)[i];
+        EXPECT_NEAR(v[i], 0.1 * (double)gradient[i] * (double)gradient[i], 1e-7);
+    }
+    for (int s = 0; s < 2; s++) {
+        seeds[s] = (Moments){layout->seed[s], layout->region_end[s], 0, 0.004, 0};
+        gates[s] = (Moments){layout->region[s], layout->seed[s], 0, 0.004, 0};
+    }
+    for (int step = 1; step < N_STEPS; step++) {
+        EsAction action = action_of_step(step);
+        REQUIRE_OK(es_growth_decide(growth, &action));
+        for (int s = 0; s < 2; s++) {
+            if (state->seed.requests[s] & (ES_SEED_REQUEST_INITIALISE | ES_SEED_REQUEST_CLEAR)) {
+                forget(&seeds[s]);
+                forget(&gates[s]);
+            }
+        }
+        memcpy(before, weights, sizeof *weights * (size_t)layout->n_parameters);
+        REQUIRE_OK(es_growth_advance(growth));
+        EXPECT_NEAR(step_error(&host, before, gradient, weights), 0, 2e-6);
+        for (int s = 0; s < 2; s++) {
+            AveragedRange range = {seeds[s].first, seeds[s].end, 0};
+            if (!moves(before, weights, &range)) {
+                continue; // empty or on its way out
+            }
+            EXPECT_NEAR(step_error(&seeds[s], before, gradient, weights), 0, 2e-6);
+            if (state->seed.algorithm[s] == ES_ALGORITHM_GATE) {
+                EXPECT_NEAR(step_error(&gates[s], before, gradient, weights), 0, 2e-6);
+            }
+        }
+        EXPECT_EQ(n_steps[ES_GROWTH_HOST], step + 1);
+        EXPECT_EQ(n_steps[ES_GROWTH_SEED(0)], seeds[0].n_steps);
+        EXPECT_EQ(n_steps[ES_GROWTH_SEED(1)], seeds[1].n_steps);
+        EXPECT_EQ(n_steps[ES_GROWTH_GATE(1)], gates[1].n_steps);
+    }
+    EXPECT_EQ(seeds[0].n_steps, N_STEPS - 26); // of its second life
+    EXPECT(gates[1].n_steps > 20);
+    destroy_growth(growth);
+}
+
 // --- threads ---
 
 TEST(threads_change_no_bit) {
     EsGrowthOptions options = recipe_options("r0c0,r0c1", 3);
     options.recipe.average = 0.9f;
+    options.recipe.optimiser = ES_RECIPE_ADAMW;
     EsGrowth *one = create_growth(&options, &dataset, 1);
     EsGrowth *two = create_growth(&options, &dataset, 2); // one host is left to the team
     EXPECT(two->has_team);

@@ -12,4 +12,9 @@ TEST(a_gpu_refuses_keys_of_the_cpu) {
     REQUIRE_OK(es_recipe_check(&recipe, &cpu));
     EXPECT_STATUS(es_recipe_check(&recipe, &gpu), UNSUPPORTED);
     EXPECT_CONTAINS(es_status_detail(), "recipe.average = 0.5");
+    recipe = es_recipe_plain();
+    recipe.optimiser = ES_RECIPE_ADAMW;
+    REQUIRE_OK(es_recipe_check(&recipe, &cpu));
+    EXPECT_STATUS(es_recipe_check(&recipe, &gpu), UNSUPPORTED);
+    EXPECT_CONTAINS(es_status_detail(), "recipe.optimiser = adamw trains on the CPU alone");
 }
