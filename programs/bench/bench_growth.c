@@ -128,7 +128,7 @@ static EsStatus create_policy_runner(EsGrowth *growth, const char *task, int64_t
     write_settings(bench, task);
     ES_TRY_GOTO(es_grow_episode_create_reward_and_buffers(&bench->runner));
     ES_TRY_GOTO(open_policy(bench));
-    ES_TRY_GOTO(es_grow_events_create(&bench->runner, &bench->events));
+    ES_TRY_GOTO(es_grow_events_create(growth, &bench->events));
     ES_TRY_GOTO(open_hub(bench));
     *bench_out = bench;
 done:
@@ -149,7 +149,7 @@ static EsGrowMoment moment_of(const PolicyRunner *bench, int64_t step) {
 static EsStatus step_measured(void *context, int64_t step) {
     PolicyRunner *bench = context;
     EsGrowMoment moment = moment_of(bench, step);
-    es_grow_events_measured(bench->events, &moment);
+    es_grow_events_measured(bench->events, &moment, bench->runner.decide_ms);
     return ES_STATUS_OK;
 }
 
@@ -166,7 +166,9 @@ static EsStatus step_decided(void *context, int64_t step) {
     }
     ES_TRY(es_policy_training_record(bench->policy, &es_growth_snapshot(runner->growth)->state,
                                      runner->rewards, bench->settings.reward.rollback_penalty));
-    es_grow_events_decided(bench->events, &moment, es_policy_action_stats(bench->policy));
+    es_grow_events_decided(bench->events, &moment, runner->actions,
+                           es_policy_action_stats(bench->policy));
+    es_grow_events_rewarded(bench->events, &moment, runner);
     es_hub_tick(bench->hub);
     return ES_STATUS_OK;
 }

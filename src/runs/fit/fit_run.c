@@ -17,6 +17,7 @@
 #include "growth/host/host_file.h"
 #include "growth/rules/growth_names.h"
 #include "runs/fit/fit_search.h"
+#include "runs/grow/grow_events.h"
 
 #define SECONDS_BETWEEN_PROGRESS 0.2
 
@@ -36,9 +37,11 @@ struct EsFitRun {
     EsHostChoice choice;
     EsHostSpec named_host; // owned where it comes from a file
     int64_t batch, n_updates;
-    EsFitSearch *search;     // owned
-    EsEnvSteppedEvent *rows; // owned [candidates]
-    double seconds;          // of all epochs, those of earlier sessions included
+    EsFitSearch *search;                  // owned
+    EsGrowEvents *events[ES_HOST_SHAPES]; // owned, of the groups; NULL when all were dropped
+    int n_watched[ES_HOST_SHAPES];        // candidates that events are for
+    EsEnvSteppedEvent *rows;              // owned [candidates]
+    double seconds;                       // of all epochs, those of earlier sessions included
     EsNetworkScore score;
     int has_score;
     Progress progress;
@@ -122,6 +125,41 @@ static int count_batch(void *context) {
     return es_run_must_drop(fit->run);
 }
 
+// --- events of groups ---
+
+// Destination of a group's events; rows have the numbers of candidates.
+static EsGrowMoment moment_of(const EsFitRun *fit, int g) {
+    return (EsGrowMoment){.hub = fit->run != NULL ? es_run_hub(fit->run) : NULL,
+                          .time = {.round = fit->round, .step = 0},
+                          .envs = fit->search->groups[g]->candidates};
+}
+
+// After groups have become smaller or were loaded: another growth is to be watched then.
+static EsStatus renew_events(EsFitRun *fit, int g) {
+    const EsFitGroup *group = fit->search->groups[g];
+    es_grow_events_destroy(fit->events[g]);
+    fit->events[g] = NULL;
+    fit->n_watched[g] = group->n;
+    if (group->n > 0) {
+        EsGrowMoment moment = moment_of(fit, g);
+        ES_TRY(es_grow_events_create(group->growth, &fit->events[g]));
+        es_grow_events_recall(fit->events[g], &moment);
+    }
+    return ES_STATUS_OK;
+}
+
+static void emit_decisions(void *context) {
+    EsFitRun *fit = context;
+    for (int g = 0; g < fit->search->n_groups; g++) {
+        const EsFitGroup *group = fit->search->groups[g];
+        if (group->n > 0) {
+            EsGrowMoment moment = moment_of(fit, g);
+            es_grow_events_decided(fit->events[g], &moment, group->actions,
+                                   es_policy_action_stats(group->policy));
+        }
+    }
+}
+
 static EsStatus create_search(EsFitRun *fit) {
     const EsFitSettings *settings = fit->settings;
     const EsFitSearchOptions options = {.settings = settings,
@@ -136,8 +174,13 @@ static EsStatus create_search(EsFitRun *fit) {
                                         .seed = (uint64_t)settings->run.seed,
                                         .policy = settings->policy,
                                         .is_stopped = count_batch,
+                                        .decided = emit_decisions,
                                         .context = fit};
-    return es_fit_search_create(&options, &fit->search);
+    ES_TRY(es_fit_search_create(&options, &fit->search));
+    for (int g = 0; g < fit->search->n_groups; g++) {
+        ES_TRY(renew_events(fit, g));
+    }
+    return ES_STATUS_OK;
 }
 
 static EsStatus create_parts(EsFitRun *fit) {
@@ -182,6 +225,9 @@ void es_fit_run_destroy(EsFitRun *fit) {
         return;
     }
     es_network_score_destroy(&fit->score);
+    for (int g = 0; g < ES_HOST_SHAPES; g++) {
+        es_grow_events_destroy(fit->events[g]);
+    }
     es_fit_search_destroy(fit->search);
     es_release(fit->rows);
     es_host_unload(&fit->named_host);
@@ -286,6 +332,20 @@ static void begin_progress(EsFitRun *fit) {
     fit->progress.reporter = pthread_self();
 }
 
+// Emits how many candidates go on, and watches those alone.
+static EsStatus watch_candidates(EsFitRun *fit) {
+    const EsFitSearch *search = fit->search;
+    EsMetricEvent left = {"esper.fit.candidates", 0};
+    for (int g = 0; g < search->n_groups; g++) {
+        left.value += search->groups[g]->n;
+        if (search->groups[g]->n != fit->n_watched[g]) {
+            ES_TRY(renew_events(fit, g));
+        }
+    }
+    es_emit_metric(es_run_hub(fit->run), (EsEventTime){.round = fit->round, .step = -1}, &left, 1);
+    return ES_STATUS_OK;
+}
+
 static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
     EsFitRun *fit = context;
     int64_t start_ns = es_clock_ns();
@@ -300,6 +360,7 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     int64_t decide_ns = es_clock_ns();
     ES_TRY(es_fit_search_decide(fit->search, round));
     es_run_phase_end(run, ES_PHASE_DECIDE, decide_ns);
+    ES_TRY(watch_candidates(fit));
     es_hub_tick(es_run_hub(run));
     fit->seconds += es_clock_seconds_since(start_ns);
     return ES_STATUS_OK;
@@ -444,6 +505,7 @@ static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
     }
     for (int g = 0; g < fit->search->n_groups; g++) {
         ES_TRY(load_group(checkpoint, fit->search->groups[g], g));
+        ES_TRY(renew_events(fit, g));
     }
     return load_best(fit->search, checkpoint);
 }

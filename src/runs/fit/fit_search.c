@@ -181,5 +181,8 @@ EsStatus es_fit_search_decide(EsFitSearch *search, int64_t epoch) {
             ES_TRY(es_fit_group_decide(search->groups[g]));
         }
     }
+    if (search->options.decided != NULL) {
+        search->options.decided(search->options.context);
+    }
     return drop_weak(search, epoch);
 }

@@ -30,6 +30,7 @@ typedef struct EsFitSearchOptions {
     const char *policy;               // as in EsFitGroupOptions
     const EsFitTopology *planted;     // [n_candidates], nullable
     int (*is_stopped)(void *context); // as in EsGrowthOptions
+    void (*decided)(void *context);   // after decisions, before candidates are dropped; nullable
     void *context;
 } EsFitSearchOptions;
 

@@ -1,5 +1,5 @@
-// The events of a run of growth, from the state of its hosts: rows of a step, of its decision with
-// the seeds that it changed, and of an episode's end.
+// The events of growth, from the state of its hosts: rows of a step, of its decision with the seeds
+// that it changed, and of an episode's end.
 #include "runs/grow/grow_events.h"
 
 #include <math.h>
@@ -23,8 +23,7 @@ typedef struct SlotMemory {
 } SlotMemory;
 
 struct EsGrowEvents {
-    const EsEpisodeRunner *runner; // borrowed
-    const EsGrowth *growth;        // borrowed: its hosts
+    const EsGrowth *growth; // borrowed
     int64_t n_envs;
     int n_slots;
     SlotMemory *slots;                        // owned [E, S]
@@ -47,15 +46,14 @@ static double measured_or_missing(double value, int is_measured) {
     return is_measured ? value : es_missing_real();
 }
 
-EsStatus es_grow_events_create(const EsEpisodeRunner *runner, EsGrowEvents **events_out) {
-    const EsGrowthState *state = &es_growth_snapshot(runner->growth)->state;
+EsStatus es_grow_events_create(const EsGrowth *growth, EsGrowEvents **events_out) {
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     EsGrowEvents *events = NULL;
     EsStatus status = ES_STATUS_OK;
     size_t n = (size_t)state->n_envs, n_all = n * (size_t)state->n_slots;
     *events_out = NULL;
     ES_TRY(es_allocate(sizeof *events, (void **)&events));
-    events->runner = runner;
-    events->growth = runner->growth;
+    events->growth = growth;
     events->n_envs = state->n_envs;
     events->n_slots = state->n_slots;
     ES_TRY_GOTO(es_allocate(sizeof *events->slots * n_all, (void **)&events->slots));
@@ -101,6 +99,34 @@ static const char *slot_name(const EsGrowEvents *events, int slot) {
                                                : NULL;
 }
 
+// The number of an environment in rows, and of its episode.
+static int64_t env_number(const EsGrowMoment *moment, int64_t env) {
+    return moment->envs != NULL ? moment->envs[env] : env;
+}
+
+static int64_t episode_number(const EsGrowMoment *moment, int64_t env) {
+    return moment->first_episode + env_number(moment, env);
+}
+
+// Names the seed of slot i = [env, slot], where there is one.
+static void remember_seed(EsGrowEvents *events, int64_t i, const EsGrowMoment *moment) {
+    const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
+    int64_t env = i / events->n_slots;
+    SlotMemory *memory = &events->slots[i];
+    if (seed->number[i] > 0) {
+        snprintf(memory->id, sizeof memory->id, "ep%lld_env%lld_seed_%d",
+                 (long long)episode_number(moment, env), (long long)env_number(moment, env),
+                 seed->number[i]);
+        memory->blueprint = es_blueprint_id_name(seed->blueprint[i]);
+    }
+}
+
+void es_grow_events_recall(EsGrowEvents *events, const EsGrowMoment *moment) {
+    for (int64_t i = 0; i < events->n_envs * events->n_slots; i++) {
+        remember_seed(events, i, moment);
+    }
+}
+
 static int count_living(const EsGrowEvents *events, int64_t env) {
     const int32_t *stage =
         es_growth_snapshot(events->growth)->state.seed.stage + env * events->n_slots;
@@ -117,9 +143,10 @@ static int count_living(const EsGrowEvents *events, int64_t env) {
 static EsContributionMeasuredEvent contribution_row(const EsGrowEvents *events,
                                                     const EsGrowMoment *moment, int64_t i,
                                                     double shapley, double shapley_error) {
+    int64_t env = i / events->n_slots;
     const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
-    return (EsContributionMeasuredEvent){.env = i / events->n_slots,
-                                         .episode = moment->first_episode + i / events->n_slots,
+    return (EsContributionMeasuredEvent){.env = env_number(moment, env),
+                                         .episode = episode_number(moment, env),
                                          .slot = slot_name(events, (int)(i % events->n_slots)),
                                          .contribution = (double)seed->contribution[i],
                                          .velocity = (double)seed->contribution_velocity[i],
@@ -140,9 +167,8 @@ static void emit_contributions(EsGrowEvents *events, const EsGrowMoment *moment)
     es_emit_contribution_measured(moment->hub, moment->time, events->contributed, n_rows);
 }
 
-void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment) {
+void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment, double decide_ms) {
     EsGrowthTimes times = es_growth_times(events->growth);
-    double decide_ms = events->runner->decide_ms; // of the step before
     EsStepTimedEvent timed = {.total_ms = times.train_ms + times.validate_ms + decide_ms,
                               .train_ms = times.train_ms,
                               .validate_ms = times.validate_ms,
@@ -155,8 +181,8 @@ void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment) {
         for (int64_t e = 0; e < events->n_envs; e++) {
             const EsGrowthResult *result = &results[e];
             events->stepped[e] = (EsEnvSteppedEvent){
-                .env = e,
-                .episode = moment->first_episode + e,
+                .env = env_number(moment, e),
+                .episode = episode_number(moment, e),
                 .train_loss = result->train_loss,
                 .train_accuracy = result->train_accuracy,
                 .validation_loss = result->validation_loss,
@@ -176,16 +202,17 @@ void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment) {
 
 // The columns that every event of a seed begins with.
 #define SEED_COLUMNS                                                                               \
-    .env = env, .episode = episode, .slot = slot_name(events, slot), .seed_id = memory->id,        \
-    .blueprint = memory->blueprint
+    .env = env_number(moment, env), .episode = episode_number(moment, env),                        \
+    .slot = slot_name(events, slot), .seed_id = memory->id, .blueprint = memory->blueprint
 
 // Seed events of a step, by kind.
 typedef struct SeedEventCounts {
     int64_t n_gates, n_germinated, n_fossilized, n_pruned, n_changed;
 } SeedEventCounts;
 
-static void add_transition(EsGrowEvents *events, SeedEventCounts *counts, int64_t env, int slot,
-                           int64_t episode, int32_t from, int32_t to, int is_last) {
+static void add_transition(EsGrowEvents *events, SeedEventCounts *counts,
+                           const EsGrowMoment *moment, int64_t env, int slot, int32_t from,
+                           int32_t to, int is_last) {
     const EsGrowthState *state = &es_growth_snapshot(events->growth)->state;
     size_t i = (size_t)(env * events->n_slots + slot);
     EsSeed seed = es_seed_load(&state->seed, i);
@@ -224,8 +251,8 @@ static void add_transition(EsGrowEvents *events, SeedEventCounts *counts, int64_
 }
 
 // A gate is emitted when it opens, and when it stays closed for another reason than last time.
-static void add_gate(EsGrowEvents *events, SeedEventCounts *counts, int64_t env, int slot,
-                     int64_t episode) {
+static void add_gate(EsGrowEvents *events, SeedEventCounts *counts, const EsGrowMoment *moment,
+                     int64_t env, int slot) {
     const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
     size_t i = (size_t)(env * events->n_slots + slot);
     SlotMemory *memory = &events->slots[i];
@@ -242,25 +269,20 @@ static void add_gate(EsGrowEvents *events, SeedEventCounts *counts, int64_t env,
                              : es_gate_checks_write(failed, memory->checks, sizeof memory->checks)};
 }
 
-static void add_slot(EsGrowEvents *events, SeedEventCounts *counts, int64_t env, int slot,
-                     int64_t episode) {
-    const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
-    size_t i = (size_t)(env * events->n_slots + slot);
-    SlotMemory *memory = &events->slots[i];
-    if (seed->number[i] > 0) {
-        snprintf(memory->id, sizeof memory->id, "ep%lld_env%lld_seed_%d", (long long)episode,
-                 (long long)env, seed->number[i]);
-        memory->blueprint = es_blueprint_id_name(seed->blueprint[i]);
-    }
-    int32_t path = seed->stage_path[i], from = 0, to = 0, n = es_stage_path_length(path);
+static void add_slot(EsGrowEvents *events, SeedEventCounts *counts, const EsGrowMoment *moment,
+                     int64_t env, int slot) {
+    int64_t i = env * events->n_slots + slot;
+    remember_seed(events, i, moment);
+    int32_t path = es_growth_snapshot(events->growth)->state.seed.stage_path[i];
+    int32_t from = 0, to = 0, n = es_stage_path_length(path);
     for (int32_t k = 0; k < n; k++) {
         es_stage_path_step(path, k, &from, &to);
         if (to == ES_STAGE_GERMINATED) {
-            memory->gate = -1;
+            events->slots[i].gate = -1;
         }
-        add_transition(events, counts, env, slot, episode, from, to, k == n - 1);
+        add_transition(events, counts, moment, env, slot, from, to, k == n - 1);
     }
-    add_gate(events, counts, env, slot, episode);
+    add_gate(events, counts, moment, env, slot);
 }
 
 // Stages, gates, germinations, fossils and prunes of the last decision.
@@ -270,7 +292,7 @@ static void emit_seeds(EsGrowEvents *events, const EsGrowMoment *moment) {
     SeedEventCounts counts = {0};
     for (int64_t e = 0; e < events->n_envs; e++) {
         for (int s = 0; s < events->n_slots; s++) {
-            add_slot(events, &counts, e, s, moment->first_episode + e);
+            add_slot(events, &counts, moment, e, s);
         }
     }
     es_emit_seed_germinated(hub, time, events->germinated, counts.n_germinated);
@@ -290,13 +312,13 @@ static const char *name_choice(const EsAction *action, int32_t head, const char 
 }
 
 static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env,
-                                         const EsGrowMoment *moment, const EsActionStats *stats) {
-    const EsAction *action = &events->runner->actions[env];
+                                         const EsGrowMoment *moment, const EsAction *action,
+                                         const EsActionStats *stats) {
     const EsGrowthEnvView *view = &es_growth_snapshot(events->growth)->state.env;
     const EsGrowthSettings *settings = es_growth_settings(events->growth);
     int op = es_action_value(action, ES_HEAD_OP);
-    EsDecisionTakenEvent row = {.env = env,
-                                .episode = moment->first_episode + env,
+    EsDecisionTakenEvent row = {.env = env_number(moment, env),
+                                .episode = episode_number(moment, env),
                                 .op = es_growth_op_name(op),
                                 .tempo = ES_MISSING_INT,
                                 .alpha_target = es_missing_real(),
@@ -332,19 +354,19 @@ static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env
     return row;
 }
 
-static void emit_rollbacks(EsGrowEvents *events, const EsGrowMoment *moment) {
+static void emit_rollbacks(EsGrowEvents *events, const EsGrowMoment *moment, double penalty) {
     const EsGrowthEnvView *env = &es_growth_snapshot(events->growth)->state.env;
     int64_t n_rows = 0;
     for (int64_t e = 0; e < events->n_envs; e++) {
         if (env->requests[e] & ES_ENV_REQUEST_RESTORE) {
-            events->rollbacks[n_rows++] = (EsGovernorRollbackEvent){
-                .env = e,
-                .episode = moment->first_episode + e,
-                .reason = es_panic_name(env->panic[e]),
-                .loss = (double)env->loss[e],
-                .threshold = es_missing_real(),
-                .n_consecutive = events->n_divergences[e],
-                .penalty = (double)-events->runner->settings->reward.rollback_penalty};
+            events->rollbacks[n_rows++] =
+                (EsGovernorRollbackEvent){.env = env_number(moment, e),
+                                          .episode = episode_number(moment, e),
+                                          .reason = es_panic_name(env->panic[e]),
+                                          .loss = (double)env->loss[e],
+                                          .threshold = es_missing_real(),
+                                          .n_consecutive = events->n_divergences[e],
+                                          .penalty = penalty};
         }
     }
     es_emit_governor_rollback(moment->hub, moment->time, events->rollbacks, n_rows);
@@ -352,24 +374,24 @@ static void emit_rollbacks(EsGrowEvents *events, const EsGrowMoment *moment) {
 
 // All environments on the stride; in between those that did something.
 static void emit_decisions(EsGrowEvents *events, const EsGrowMoment *moment,
-                           const EsActionStats *action_stats) {
+                           const EsAction *actions, const EsActionStats *action_stats) {
     int is_whole = es_hub_wants(moment->hub, ES_EVENT_ENV_STEPPED, moment->time.step);
     int64_t n_rows = 0;
     for (int64_t e = 0; e < events->n_envs; e++) {
-        int op = es_action_value(&events->runner->actions[e], ES_HEAD_OP);
+        int op = es_action_value(&actions[e], ES_HEAD_OP);
         if (is_whole || op != ES_GROWTH_OP_WAIT) {
-            events->decisions[n_rows++] =
-                decision_row(events, e, moment, action_stats != NULL ? &action_stats[e] : NULL);
+            events->decisions[n_rows++] = decision_row(
+                events, e, moment, &actions[e], action_stats != NULL ? &action_stats[e] : NULL);
         }
     }
     es_emit_decision_taken(moment->hub, moment->time, events->decisions, n_rows);
 }
 
-static void emit_rewards(EsGrowEvents *events, const EsGrowMoment *moment) {
-    const EsRewardTerms *terms = es_reward_terms(events->runner->reward);
+static void emit_rewards(EsGrowEvents *events, const EsGrowMoment *moment, const EsReward *reward) {
+    const EsRewardTerms *terms = es_reward_terms(reward);
     for (int64_t e = 0; e < events->n_envs; e++) {
-        events->rewards[e] = (EsRewardComputedEvent){.env = e,
-                                                     .episode = moment->first_episode + e,
+        events->rewards[e] = (EsRewardComputedEvent){.env = env_number(moment, e),
+                                                     .episode = episode_number(moment, e),
                                                      .total = (double)terms[e].total,
 #define X(name, help) .name = (double)terms[e].name,
                                                      ES_REWARD_TERMS(X)
@@ -380,17 +402,21 @@ static void emit_rewards(EsGrowEvents *events, const EsGrowMoment *moment) {
 }
 
 void es_grow_events_decided(EsGrowEvents *events, const EsGrowMoment *moment,
-                            const EsActionStats *action_stats) {
+                            const EsAction *actions, const EsActionStats *action_stats) {
     if (es_hub_wants(moment->hub, ES_EVENT_DECISION_TAKEN, moment->time.step)) {
-        emit_decisions(events, moment, action_stats);
-    }
-    if (es_hub_wants(moment->hub, ES_EVENT_REWARD_COMPUTED, moment->time.step)) {
-        emit_rewards(events, moment);
+        emit_decisions(events, moment, actions, action_stats);
     }
     if (es_hub_wants(moment->hub, ES_EVENT_SEED_STAGE_CHANGED, moment->time.step)) {
         emit_seeds(events, moment);
     }
-    emit_rollbacks(events, moment);
+}
+
+void es_grow_events_rewarded(EsGrowEvents *events, const EsGrowMoment *moment,
+                             const EsEpisodeRunner *runner) {
+    if (es_hub_wants(moment->hub, ES_EVENT_REWARD_COMPUTED, moment->time.step)) {
+        emit_rewards(events, moment, runner->reward);
+    }
+    emit_rollbacks(events, moment, (double)-runner->settings->reward.rollback_penalty);
 }
 
 // --- the end ---
@@ -409,8 +435,8 @@ static void emit_shapley(EsGrowEvents *events, const EsGrowMoment *moment) {
 
 // Reports the cost of preparation and the execution of steps: plans on the CPU, captures of growth
 // and of decisions on a GPU.
-static void emit_plans(const EsGrowEvents *events, const EsGrowMoment *moment) {
-    EsGrowth *growth = events->runner->growth;
+static void emit_plans(const EsGrowMoment *moment, const EsEpisodeRunner *runner) {
+    EsGrowth *growth = runner->growth;
     EsPlansMeasuredEvent row = {.n_plans = ES_MISSING_INT,
                                 .n_builds = ES_MISSING_INT,
                                 .n_hits = ES_MISSING_INT,
@@ -422,7 +448,7 @@ static void emit_plans(const EsGrowEvents *events, const EsGrowMoment *moment) {
                                 .capture_ms = es_missing_real(),
                                 .fused_bytes = ES_MISSING_INT};
     EsGrowthDeviceReport device = es_growth_device_report(growth);
-    const EsDecisionReplays *decisions = &events->runner->replays;
+    const EsDecisionReplays *decisions = &runner->replays;
     if (es_growth_device(growth) == NULL) {
         EsGrowthPlansReport plans = es_growth_plans(growth);
         row.n_plans = plans.n_plans;
@@ -443,22 +469,23 @@ static void emit_plans(const EsGrowEvents *events, const EsGrowMoment *moment) {
     es_emit_plans_measured(moment->hub, moment->time, &row, 1);
 }
 
-void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment) {
+void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment,
+                          const EsEpisodeRunner *runner) {
     const EsGrowthEnvView *env = &es_growth_snapshot(events->growth)->state.env;
     const EsGrowthResult *results = es_growth_results(events->growth);
-    const double *totals = es_reward_totals(events->runner->reward);
+    const double *totals = es_reward_totals(runner->reward);
     for (int64_t e = 0; e < events->n_envs; e++) {
         events->outcomes[e] =
-            (EsEpisodeOutcomeEvent){.env = e,
-                                    .episode = moment->first_episode + e,
+            (EsEpisodeOutcomeEvent){.env = env_number(moment, e),
+                                    .episode = episode_number(moment, e),
                                     .final_accuracy = results[e].validation_accuracy,
                                     .final_loss = results[e].validation_loss,
                                     .test_accuracy = es_missing_real(),
-                                    .parameter_ratio = events->runner->parameter_ratio[e],
+                                    .parameter_ratio = runner->parameter_ratio[e],
                                     .n_fossils = env->n_fossils[e],
                                     .n_contributing = env->n_contributing[e],
                                     .reward = totals[e],
-                                    .stability = es_reward_stability(events->runner->reward, e),
+                                    .stability = es_reward_stability(runner->reward, e),
                                     .n_steps = env->step[e] - 1,
                                     .n_germinated = env->n_germinated[e],
                                     .n_pruned = env->n_pruned[e],
@@ -466,5 +493,5 @@ void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment) {
     }
     es_emit_episode_outcome(moment->hub, moment->time, events->outcomes, events->n_envs);
     emit_shapley(events, moment);
-    emit_plans(events, moment);
+    emit_plans(moment, runner);
 }

@@ -11,22 +11,32 @@ typedef struct EsGrowEvents EsGrowEvents;
 typedef struct EsGrowMoment {
     EsHub *hub; // borrowed
     EsEventTime time;
-    int64_t first_episode; // id of environment 0's
+    int64_t first_episode; // id of the episode of environment 0
+    const int *envs;       // borrowed [E]: numbers of the environments in rows; NULL: from 0 on
 } EsGrowMoment;
 
-// Row buffers for the environments and slots of `runner`, which is borrowed.
-EsStatus es_grow_events_create(const EsEpisodeRunner *runner, EsGrowEvents **events);
+// Row buffers for the environments and slots of `growth`, which is borrowed.
+EsStatus es_grow_events_create(const EsGrowth *growth, EsGrowEvents **events);
 void es_grow_events_destroy(EsGrowEvents *events);
 
-// Emits the measurements up to the decision: timings, losses, contributions.
-void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment);
+// For a growth that is in the midst of its episodes: knows their seeds by name from here on.
+void es_grow_events_recall(EsGrowEvents *events, const EsGrowMoment *moment);
 
-// Emits the effects of the decision, before growth advances: operations, rewards, stages, gates,
-// fossils, prunes, rollbacks. `thoughts` [E] is nullable.
+// Emits the measurements up to the decision: timings, losses, contributions. decide_ms is of the
+// step before.
+void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment, double decide_ms);
+
+// Emits the effects of the decision, before growth advances: operations of the actions [E], stages,
+// gates, fossils, prunes. `action_stats` [E] is nullable.
 void es_grow_events_decided(EsGrowEvents *events, const EsGrowMoment *moment,
-                            const EsActionStats *action_stats);
+                            const EsAction *actions, const EsActionStats *action_stats);
+
+// Emits the rewards of the decision, and rollbacks with their penalty; `runner` has this growth.
+void es_grow_events_rewarded(EsGrowEvents *events, const EsGrowMoment *moment,
+                             const EsEpisodeRunner *runner);
 
 // Emits the results of the episodes, and the cost of plans or captures so far.
-void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment);
+void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment,
+                          const EsEpisodeRunner *runner);
 
 #endif

@@ -83,7 +83,7 @@ static EsStatus create_parts(EsGrowRun *grow) {
     ES_TRY(explain_memory(create_policy(grow), settings, "the policy and its episodes",
                           "a smaller --envs, --hidden or --episode-steps"));
     ES_TRY(es_grow_evaluate_check(&grow->runner));
-    ES_TRY(es_grow_events_create(&grow->runner, &grow->events));
+    ES_TRY(es_grow_events_create(grow->runner.growth, &grow->events));
     ES_TRY(es_state_hash_create(grow->device, settings->n_envs, &grow->hash));
     size_t n_slots = (size_t)es_growth_settings(grow->runner.growth)->n_slots;
     size_t n_seeds = (size_t)settings->n_envs * n_slots;
@@ -240,7 +240,7 @@ static EsStatus step_measured(void *context, int64_t step) {
     }
     grow->moment.time.step = step;
     count_phases(grow);
-    es_grow_events_measured(grow->events, &grow->moment);
+    es_grow_events_measured(grow->events, &grow->moment, grow->runner.decide_ms);
     return grow->settings->keep_best > 0 && is_last_step(grow, step) ? keep_best(grow)
                                                                      : ES_STATUS_OK;
 }
@@ -295,7 +295,9 @@ static EsStatus step_decided(void *context, int64_t step) {
     }
     es_run_phase_end(grow->run, ES_PHASE_DECIDE,
                      es_clock_ns() - (int64_t)(grow->runner.decide_ms * 1e6));
-    es_grow_events_decided(grow->events, &grow->moment, es_policy_action_stats(grow->policy));
+    es_grow_events_decided(grow->events, &grow->moment, grow->runner.actions,
+                           es_policy_action_stats(grow->policy));
+    es_grow_events_rewarded(grow->events, &grow->moment, &grow->runner);
     count_refusals(grow);
     check_rewards(grow);
     es_hub_tick(grow->moment.hub);
@@ -399,14 +401,16 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     EsGrowWatch watch = {grow, step_measured, step_decided};
     int64_t first_episode = (round - 1) * grow->settings->n_envs;
     grow->run = run;
-    grow->moment = (EsGrowMoment){es_run_hub(run), {.round = round, .step = 0}, first_episode};
+    grow->moment = (EsGrowMoment){.hub = es_run_hub(run),
+                                  .time = {.round = round, .step = 0},
+                                  .first_episode = first_episode};
     memset(grow->suspected, 0,
            sizeof *grow->suspected * (size_t)grow->settings->n_envs *
                (size_t)es_growth_settings(grow->runner.growth)->n_slots);
     ES_TRY(es_grow_episode_run(&grow->runner, grow->policy, first_episode, &watch));
     grow->moment.time.step = -1;
     ES_TRY(es_growth_attribute(grow->runner.growth));
-    es_grow_events_ended(grow->events, &grow->moment);
+    es_grow_events_ended(grow->events, &grow->moment, &grow->runner);
     summarise(grow, report);
     keep_endings(grow);
     if (grow->is_trained) {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # kill -9 at random moments of a short run: the database opens, every view works, and the resumed run ends with the
-# same checkpoint bytes as one that was never killed.
+# same bytes of checkpoints and results as one that was never killed.
 #
-# usage: kill_test.sh PATH_TO_ESPER N_KILLS [SEED [hosts|grow]]
+# usage: kill_test.sh PATH_TO_ESPER N_KILLS [SEED [hosts|grow|fit]]
 set -uo pipefail
 esper=$1
 n_kills=$2
@@ -10,16 +10,26 @@ RANDOM=${3:-1}
 command=${4:-hosts}
 # shellcheck source=tests/programs/script_test.sh
 source "$(dirname "$0")/../script_test.sh"
-settings=(--task tiny --threads 1 --quiet --checkpoint.every=1 --checkpoint.keep=2 --telemetry.jsonl=on --telemetry.stride=1)
-if [[ $command == hosts ]]; then
-    rounds=15
-    settings+=(--envs 2)
-else
-    # a policy learns, and is compared at the end
-    rounds=6
-    settings+=(--envs 4 --episode-steps 6 --step-batches 2 --validation-images 200 --policy ppo --hidden 16 --eval 8)
-fi
-settings+=(--rounds "$rounds")
+settings=(--threads 1 --quiet --checkpoint.every=1 --checkpoint.keep=2 --telemetry.jsonl=on --telemetry.stride=1)
+results=()
+case $command in
+    hosts)
+        rounds=15
+        settings+=(--task tiny --envs 2)
+        ;;
+    grow) # a policy learns, and is compared at the end
+        rounds=6
+        settings+=(--task tiny --envs 4 --episode-steps 6 --step-batches 2 --validation-images 200 --policy ppo --hidden 16
+            --eval 8)
+        results=(policy.safetensors evaluation.json)
+        ;;
+    fit) # candidates grow, some are dropped, and the best network is kept
+        rounds=18
+        settings+=(--data tiny --candidates 5 --max-params 4000 --epoch-batches 12 --policy random --recipe.average=0.9)
+        results=(networks/1/network.safetensors networks/1/network.json)
+        ;;
+esac
+settings+=(--run.rounds="$rounds")
 n_before_first=0
 
 start=$(date +%s%N)
@@ -53,10 +63,10 @@ for ((kill = 1; kill <= n_kills; kill++)); do
     fi
     diff -r "$folder/whole/checkpoints/$rounds" "$run/checkpoints/$rounds" > "$folder/diff" ||
         fail "kill $kill at $moment_ms ms: other checkpoint bytes: $(head -3 "$folder/diff")"
+    for file in "${results[@]}"; do
+        cmp "$folder/whole/$file" "$run/$file" > "$folder/diff" 2>&1 || fail "kill $kill at $moment_ms ms: $(cat "$folder/diff")"
+    done
     if [[ $command == grow ]]; then
-        for file in policy.safetensors evaluation.json; do
-            cmp "$folder/whole/$file" "$run/$file" > "$folder/diff" 2>&1 || fail "kill $kill at $moment_ms ms: $(cat "$folder/diff")"
-        done
         n_played=$("$esper" query "$run" "select count(*) from episodes where arm is not null" --csv | tr -d '\r' | tail -1)
         [[ $n_played == 32 ]] || fail "kill $kill at $moment_ms ms: held-out episodes in the database: $n_played, expected 32"
     fi
