@@ -185,18 +185,6 @@ const EsRunProgram es_grow_program = {.name = "grow",
                                       .print_results = print_results,
                                       .print_unsaved = print_unsaved};
 
-// One run, not those of several seeds.
-static EsStatus check_resumed(const EsRunCommand *command) {
-    char folder[ES_RUN_PATH_BYTES];
-    if (command->resume == NULL || !es_grow_repeat_has(command->resume)) {
-        return ES_STATUS_OK;
-    }
-    return ES_FAIL(INPUT,
-                   "%s has the runs of several seeds; --repeat N goes on with them: "
-                   "esper grow --repeat N --resume %s",
-                   command->resume, es_shell_word(command->resume, folder, sizeof folder));
-}
-
 static const char summary[] =
     "Grow many hosts at once: each trains, and the policy may put seeds (small modules) into its\n"
     "slots, blend them in, keep them or take them out. A round is one episode of every host; "
@@ -219,13 +207,41 @@ typedef struct GrowCommand {
     int as_json;
 } GrowCommand;
 
-// Reads the command line. Returns 0 with the exit code when there is no run to make: --help, a
-// mistake, or --repeat, which makes its own.
-static int begin_grow(int argc, char **argv, GrowCommand *grow, EsExit *code) {
+// The failure of a --resume: where --repeat wrote the folder, with the command that goes on.
+static EsStatus explain_resume(const char *resume, EsStatus status) {
+    char folder[ES_RUN_PATH_BYTES];
+    if (!es_grow_is_repeat_folder(resume)) {
+        return status;
+    }
+    return ES_FAIL(INPUT,
+                   "%s has the runs of several seeds; --repeat N goes on with them: "
+                   "esper grow --repeat N --resume %s",
+                   resume, es_shell_word(resume, folder, sizeof folder));
+}
+
+static EsExit cmd_grow_once(GrowCommand *grow, const EsOptionTable *table,
+                            const EsArguments *arguments) {
     EsGrowSettings before;
+    EsStatus status = es_run_command_configure(&grow->run, table, arguments, &before);
+    if (status != ES_STATUS_OK) {
+        const char *resume = grow->run.resume;
+        return es_command_finish("grow", resume != NULL ? explain_resume(resume, status) : status);
+    }
+    note_unused(arguments, &grow->settings);
+    es_run_command_note_unused(table, arguments, grow->settings.run.device, grow->settings.data);
+    const EsRunInput input = {&grow->run, &grow->config, &grow->settings.run,
+                              &grow->settings.n_envs, grow->as_json};
+    EsProgramRun run = es_run_program_begin(&es_grow_program, &input);
+    if (run.is_started) {
+        run.status = es_run_rounds(run.session.run, &run.rounds);
+    }
+    return es_run_program_end(&run);
+}
+
+EsExit cmd_grow(int argc, char **argv) {
+    GrowCommand grow = {0};
     int n_repeats;
-    grow->run = (EsRunCommand){0};
-    grow->config = es_grow_run_config(&grow->settings);
+    grow.config = es_grow_run_config(&grow.settings);
     const EsOption options[] = {
         ES_OPTION_KEY("task", "grow.task", "NAME"),
         ES_OPTION_KEY("envs", "grow.envs", "N"),
@@ -252,8 +268,8 @@ static int begin_grow(int argc, char **argv, GrowCommand *grow, EsExit *code) {
         ES_OPTION_KEY("flip", "grow.flip", NULL),
         ES_OPTION_KEY("amp-dtype", "grow.amp_dtype", "TYPE"),
         ES_OPTION_KEY("tf32", "grow.tf32", "on|off"),
-        ES_RUN_COMMAND_OPTIONS(&grow->run),
-        ES_OPTION_FLAG("json", &grow->as_json, "print the results as JSON"),
+        ES_RUN_COMMAND_OPTIONS(&grow.run),
+        ES_OPTION_FLAG("json", &grow.as_json, "print the results as JSON"),
     };
     const EsOptionTable table = {
         .command = "grow",
@@ -262,46 +278,17 @@ static int begin_grow(int argc, char **argv, GrowCommand *grow, EsExit *code) {
         .example = "esper grow --task tiny --envs 16 --rounds 100 --out runs/first",
         .options = options,
         .n_options = ES_COUNT_OF(options),
-        .config = &grow->config,
+        .config = &grow.config,
     };
     EsArguments arguments;
-    if (!es_options_begin(&table, argc, argv, &arguments, code)) {
-        return 0;
-    }
-    if (grow->run.is_dry_run && grow->as_json) {
-        *code =
-            es_command_finish("grow", ES_FAIL(ARGUMENT, "--dry-run prints settings and figures, "
-                                                        "not JSON; leave --json out"));
-        return 0;
-    }
-    if (n_repeats > 0) {
-        *code = es_grow_repeat(&grow->run, &table, &arguments, n_repeats, grow->as_json);
-        return 0;
-    }
-    EsStatus status = check_resumed(&grow->run);
-    if (status == ES_STATUS_OK) {
-        status = es_run_command_configure(&grow->run, &table, &arguments, &before);
-    }
-    if (status != ES_STATUS_OK) {
-        *code = es_command_finish("grow", status);
-        return 0;
-    }
-    note_unused(&arguments, &grow->settings);
-    es_run_command_note_unused(&table, &arguments, grow->settings.run.device, grow->settings.data);
-    return 1;
-}
-
-EsExit cmd_grow(int argc, char **argv) {
-    GrowCommand grow;
     EsExit code;
-    if (!begin_grow(argc, argv, &grow, &code)) {
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
         return code;
     }
-    const EsRunInput input = {&grow.run, &grow.config, &grow.settings.run, &grow.settings.n_envs,
-                              grow.as_json};
-    EsProgramRun run = es_run_program_begin(&es_grow_program, &input);
-    if (run.is_started) {
-        run.status = es_run_rounds(run.session.run, &run.rounds);
+    if (grow.run.is_dry_run && grow.as_json) {
+        return es_command_finish("grow", ES_FAIL(ARGUMENT, "--dry-run prints settings and figures, "
+                                                           "not JSON; leave --json out"));
     }
-    return es_run_program_end(&run);
+    return n_repeats > 0 ? cmd_grow_repeat(&grow.run, &table, &arguments, n_repeats, grow.as_json)
+                         : cmd_grow_once(&grow, &table, &arguments);
 }

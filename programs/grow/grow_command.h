@@ -12,13 +12,13 @@ extern const EsRunProgram es_grow_program;
 
 // --- several seeds ---
 
-// Returns whether the folder has runs seed-<n>, and is none itself.
-int es_grow_repeat_has(const char *root);
+// Returns whether --repeat wrote the folder: it has runs seed-<n>, and is none itself.
+int es_grow_is_repeat_folder(const char *path);
 
 // Runs OUT/seed-<n>, and OUT/seeds.json with the table over them when all are done. With --resume
 // OUT those that are there go on where they were, finished ones give their results, and missing
 // ones are begun.
-EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
-                      const EsArguments *arguments, int n_repeats, int as_json);
+EsExit cmd_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
+                       const EsArguments *arguments, int n_repeats, int as_json);
 
 #endif

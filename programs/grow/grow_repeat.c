@@ -35,11 +35,11 @@ static int find_first_seed(const char *root) {
     return first;
 }
 
-int es_grow_repeat_has(const char *root) {
-    char path[ES_RUN_PATH_BYTES];
+int es_grow_is_repeat_folder(const char *path) {
+    char config[ES_RUN_PATH_BYTES];
     struct stat info;
-    snprintf(path, sizeof path, "%.4000s/config.ini", root);
-    return stat(path, &info) != 0 && find_first_seed(root) >= 0;
+    snprintf(config, sizeof config, "%.4000s/config.ini", path);
+    return stat(config, &info) != 0 && find_first_seed(path) >= 0;
 }
 
 // Settings as of one run: those of the command line, or of the first run that is there.
@@ -164,8 +164,8 @@ static EsStatus fail_interrupted(const Repeat *repeat, int n_done) {
                    repeat->outcome.n_rounds_done > 0 ? "" : " --restart");
 }
 
-EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
-                      const EsArguments *arguments, int n_repeats, int as_json) {
+EsExit cmd_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
+                       const EsArguments *arguments, int n_repeats, int as_json) {
     Repeat repeat = {
         .command = command, .config = table->config, .n = n_repeats, .as_json = as_json};
     EsStatus status = command->is_dry_run

@@ -14,7 +14,7 @@
 // choose and reward queue work and nothing else: no waits, no allocations, no copies to the CPU.
 // Each runs directly once, is captured the second time and is one replay from then on, for any E
 // (network/plan/graph_capture.h); where a capture is refused it goes on directly to the end of the
-// decision phase, with the same bits. A network that runs a plan records itself: choose is then
+// decision phase, with the same bits. A network that runs a plan captures itself: choose is then
 // direct, and es_decision_replays says why. Values that change between rounds are read from device
 // memory, so a capture outlives them.
 //
