@@ -285,10 +285,31 @@ static EsStatus run_all_trials(EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
-// A trial is a row of a table here: there is nothing to find.
+// A trial is an instance in a table here: there is nothing to begin or to find.
+static void begin_trials(EsGrowth *growth) { (void)growth; }
+
 static EsStatus prepare_trial(EsGrowth *growth, EsGrowthTrial *trial) {
     (void)growth, (void)trial;
     return ES_STATUS_OK;
+}
+
+// --- episodes to come, and in a file ---
+
+// Creation has allocated everything.
+static EsStatus measure_episodes(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes) {
+    (void)growth, (void)n_episodes, (void)n_seeds;
+    *bytes = 0;
+    return ES_STATUS_OK;
+}
+
+static EsStatus save(EsGrowth *growth, const char *path) {
+    (void)growth;
+    return ES_FAIL(UNSUPPORTED, "%s: episodes are saved on the CPU alone; use --device cpu", path);
+}
+
+static EsStatus load(EsGrowth *growth, const char *path) {
+    (void)growth;
+    return ES_FAIL(UNSUPPORTED, "%s: episodes are loaded on the CPU alone; use --device cpu", path);
 }
 
 // --- the backend ---
@@ -310,8 +331,12 @@ const EsGrowthBackend *es_growth_backend_cuda(void) {
                                             .decide = decide,
                                             .advance = run_to_decision,
                                             .settle_prunes = settle_prunes,
+                                            .begin_trials = begin_trials,
                                             .prepare_trial = prepare_trial,
                                             .run_trials = run_all_trials,
+                                            .measure_episodes = measure_episodes,
+                                            .save = save,
+                                            .load = load,
                                             .queue = &queue};
     return &backend;
 }

@@ -303,13 +303,10 @@ static double count_topologies(const EsGrowth *growth, int64_t n_episodes, int n
     return ES_MIN(ES_MIN(n_met, all), (double)options->plan_capacity / n_kinds);
 }
 
-EsStatus es_growth_episode_bytes(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes) {
+// Plans of the topologies to come, and the memory of the workers that run them.
+static EsStatus measure_episodes(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes) {
     double plan_bytes = 0;
     size_t worker_bytes = 0;
-    *bytes = 0;
-    if (growth->on_device != NULL) {
-        return ES_STATUS_OK;
-    }
     n_seeds = ES_MIN(n_seeds, growth->model.n_slots);
     int n_blueprints = 0, n_measured = 0;
     for (int b = 0; b < ES_BLUEPRINT_END; b++) {
@@ -389,8 +386,12 @@ static const EsGrowthBackend cpu_backend = {.create = create_on_cpu,
                                             .reset = reset_on_cpu,
                                             .decide = decide_on_cpu,
                                             .advance = run_to_decision,
+                                            .begin_trials = es_growth_begin_trials,
                                             .prepare_trial = es_growth_prepare_trial,
-                                            .run_trials = es_growth_run_trials};
+                                            .run_trials = es_growth_run_trials,
+                                            .measure_episodes = measure_episodes,
+                                            .save = es_growth_file_save,
+                                            .load = es_growth_file_load};
 
 // --- life ---
 
@@ -528,6 +529,19 @@ EsStatus es_growth_settle_prunes(EsGrowth *growth, const int32_t *n_settled) {
 
 int es_growth_is_over(const EsGrowth *growth) {
     return growth->shown.state.env.step[0] > growth->options.settings.episode_steps;
+}
+
+EsStatus es_growth_episode_bytes(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes) {
+    *bytes = 0;
+    return growth->backend->measure_episodes(growth, n_episodes, n_seeds, bytes);
+}
+
+EsStatus es_growth_save(EsGrowth *growth, const char *path) {
+    return growth->backend->save(growth, path);
+}
+
+EsStatus es_growth_load(EsGrowth *growth, const char *path) {
+    return growth->backend->load(growth, path);
 }
 
 // --- queued work ---

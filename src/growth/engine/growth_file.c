@@ -72,12 +72,9 @@ static int list_tensors(EsGrowth *growth, EsNamedTensor tensors[N_TENSORS]) {
     return n;
 }
 
-EsStatus es_growth_save(EsGrowth *growth, const char *path) {
+EsStatus es_growth_file_save(EsGrowth *growth, const char *path) {
     EsNamedTensor tensors[N_TENSORS];
     const EsMetadata metadata[] = {{"format", FORMAT}, ES_TENSORS_HASH_ENTRY};
-    if (growth->on_device != NULL) {
-        return ES_FAIL(UNSUPPORTED, "episodes are saved on the CPU alone");
-    }
     ES_ASSERT(growth->shown.moment == ES_GROWTH_DECIDED);
     int n = list_tensors(growth, tensors);
     return es_safetensors_save(path, tensors, n, metadata, ES_COUNT_OF(metadata));
@@ -202,12 +199,9 @@ static void show_decided(EsGrowth *growth) {
     growth->shown.moment = ES_GROWTH_DECIDED;
 }
 
-EsStatus es_growth_load(EsGrowth *growth, const char *path) {
+EsStatus es_growth_file_load(EsGrowth *growth, const char *path) {
     EsNamedTensor own[N_TENSORS], found[N_TENSORS];
     EsSafetensors *file = NULL;
-    if (growth->on_device != NULL) {
-        return ES_FAIL(UNSUPPORTED, "episodes are loaded on the CPU alone");
-    }
     int n = list_tensors(growth, own);
     ES_TRY(es_safetensors_open(path, &file));
     EsStatus status = check_file(growth, path, file, own, n, found);

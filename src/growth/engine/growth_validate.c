@@ -26,6 +26,9 @@ static EsTopology trial_topology(const EsGrowth *growth, int64_t env, int32_t sl
     return topology;
 }
 
+// Plans of earlier trials may make room for those of the set.
+void es_growth_begin_trials(EsGrowth *growth) { es_growth_plans_begin_step(growth->plans); }
+
 EsStatus es_growth_prepare_trial(EsGrowth *growth, EsGrowthTrial *trial) {
     int64_t batch = ES_MIN(trial->n_images, ES_GROWTH_EVALUATION_BATCH);
     int64_t rest = trial->n_images % batch;
@@ -240,9 +243,7 @@ static EsStatus sample(EsGrowth *growth, int64_t env, const EsAblation *list) {
     int position[2 * ORDERS][ES_SLOTS_MAX + 1];
     Orders orders = draw_orders(growth, env, list->n);
     growth->n_trials = 0;
-    if (growth->plans != NULL) {
-        es_growth_plans_begin_step(growth->plans);
-    }
+    growth->backend->begin_trials(growth);
     for (int k = 0; k < 2 * ORDERS; k++) {
         for (int n_on = 0; n_on <= list->n; n_on++) {
             ES_TRY(
