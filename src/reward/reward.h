@@ -1,5 +1,5 @@
 // Rewards of all environments, as arrays: struct of arrays in, one reward and its terms out per
-// environment. The rules are in reward_rules.h, compiled for host and device.
+// environment. The rules are in reward_rules.h, compiled for the CPU and the GPU.
 //
 // The reward of a step is computed from the measurements before the decision (contributions,
 // stages, alphas), the executed operation, and the potential of the slots after the tick. So it is
@@ -53,7 +53,10 @@ const double *es_reward_totals(const EsReward *reward);          // [E], of the 
 double es_reward_stability(const EsReward *reward, int64_t env);
 
 // Its arrays, for rewards that are computed elsewhere and brought back
-// (control/decision/decision_device.h). Settings, state and terms may be written, places not.
+// (control/decision/decision_device.h). A view is a set of places: es_reward_view_latch and
+// es_reward_view_step take it as const, since no place moves, and write the arrays behind it. latch
+// writes state.seed, step writes state.env and terms; nothing writes settings but
+// es_reward_configure. Their caller owns the view and the memory of its arrays.
 EsRewardView *es_reward_view(EsReward *reward);
 
 ES_EXTERN_C_END
