@@ -128,7 +128,7 @@ static EsStatus queue_decision(EsGrowth *growth) {
     return run_work(growth, ES_GROWTH_WORK_DECIDE);
 }
 
-static EsStatus queue_report(EsGrowth *growth, int moment) {
+static EsStatus queue_report(EsGrowth *growth, EsGrowthMoment moment) {
     EsGrowthOnDevice *d = growth->on_device;
     int is_decided = moment == ES_GROWTH_DECIDED;
     size_t bytes = is_decided ? es_growth_state_bytes(d->arrays.n_envs, d->arrays.n_slots)
@@ -174,7 +174,7 @@ static EsStatus check_labels(const EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
-static EsStatus receive(EsGrowth *growth, int moment) {
+static EsStatus receive(EsGrowth *growth, EsGrowthMoment moment) {
     EsGrowthOnDevice *d = growth->on_device;
     if (d->n_received == 0 || moment <= d->moment) {
         if (d->n_received == d->n_collected) {

@@ -55,7 +55,7 @@ static void bind_live(EsGrowth *growth) {
     arrays->n_invalid = (int32_t *)(void *)(live + packing->n_invalid);
 }
 
-void es_growth_on_device_mirror(EsGrowth *growth, void *memory, int moment) {
+void es_growth_on_device_mirror(EsGrowth *growth, void *memory, EsGrowthMoment moment) {
     const EsGrowthPacking *packing = &growth->on_device->packing;
     char *block = memory;
     growth->slab = block + (moment == ES_GROWTH_DECIDED ? packing->decided : 0);

@@ -54,7 +54,7 @@ struct EsGrowthOnDevice {
     EsGraphCapture graph_captures[ES_GROWTH_WORK_COUNT];
     EsReadback readback[2];
     int64_t n_collected, n_received; // packed copies; the mirrors show number n_received - 1
-    int moment;                      // of it, that was asked for last
+    EsGrowthMoment moment;           // of it, that was asked for last
     int64_t max_trials;              // R
     int32_t step;                    // that the queued work is in
 };
@@ -69,6 +69,6 @@ void es_growth_on_device_destroy(EsGrowth *growth);
 EsStatus es_growth_on_device_reserve(EsGrowth *growth, size_t bytes, void **device_memory);
 
 // growth_device_memory.c: points the mirrors of `growth` at a packed block in CPU memory.
-void es_growth_on_device_mirror(EsGrowth *growth, void *memory, int moment);
+void es_growth_on_device_mirror(EsGrowth *growth, void *memory, EsGrowthMoment moment);
 
 #endif

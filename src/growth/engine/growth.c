@@ -573,7 +573,7 @@ EsStatus es_growth_queue_decision(EsGrowth *growth) {
 }
 
 EsStatus es_growth_queue_report(EsGrowth *growth, EsGrowthMoment moment) {
-    return queue_of(growth)->queue_report(growth, (int)moment);
+    return queue_of(growth)->queue_report(growth, moment);
 }
 
 EsStatus es_growth_queue_collect(EsGrowth *growth) {
@@ -581,7 +581,7 @@ EsStatus es_growth_queue_collect(EsGrowth *growth) {
 }
 
 EsStatus es_growth_receive(EsGrowth *growth, EsGrowthMoment moment) {
-    return queue_of(growth)->receive(growth, (int)moment);
+    return queue_of(growth)->receive(growth, moment);
 }
 
 EsStatus es_growth_reserve_report(EsGrowth *growth, size_t bytes, void **device_memory) {

@@ -58,9 +58,9 @@ typedef struct EsGrowthQueue {
     EsStatus (*queue_reset)(EsGrowth *growth, int64_t first_episode);
     EsStatus (*queue_advance)(EsGrowth *growth);
     EsStatus (*queue_decision)(EsGrowth *growth);
-    EsStatus (*queue_report)(EsGrowth *growth, int moment);
+    EsStatus (*queue_report)(EsGrowth *growth, EsGrowthMoment moment);
     EsStatus (*queue_collect)(EsGrowth *growth);
-    EsStatus (*receive)(EsGrowth *growth, int moment);
+    EsStatus (*receive)(EsGrowth *growth, EsGrowthMoment moment);
     EsStatus (*reserve_report)(EsGrowth *growth, size_t bytes, void **device_memory);
     const void *(*received_report)(const EsGrowth *growth);
 } EsGrowthQueue;
