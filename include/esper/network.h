@@ -65,7 +65,7 @@ ES_API void es_network_softmax(const EsNetwork *network, float *logits, int64_t 
 
 // Images, arrays and tables, a few at a time:
 //   a PNG or JPEG file, or a folder of them with its sub-folders
-//   .npy  u1, f4 or f8; images [N, H, W], [N, C, H, W] or [N, H, W, C]; rows [N, D]
+//   .npy  whole or real numbers; images [N, H, W], [N, C, H, W] or [N, H, W, C]; rows [N, D]
 //   .csv  rows; with a header columns are found by name, and others are left out
 //   IDX   images of bytes
 // Images of bytes are scaled and letter-boxed to the network's size; floats must have it.

@@ -1,4 +1,4 @@
-// `esper predict`: what a grown network says of images, arrays and tables, one row per input.
+// `esper predict`: classes that a grown network gives to images, arrays and tables, a row each.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static const char summary[] =
     "of these files, or a run made with `esper grow --keep-best`, whose best network is taken. An\n"
     "INPUT is\n\n"
     "  a PNG or JPEG file, or a folder of them with its sub-folders: scaled and letter-boxed\n"
-    "  .npy   uint8 or float; images [N, H, W], [N, C, H, W] or [N, H, W, C]; rows [N, D]\n"
+    "  .npy   numbers; images [N, H, W], [N, C, H, W] or [N, H, W, C]; rows [N, D]\n"
     "  .csv   rows; with a header columns are found by name, and others (a label) are left out\n"
     "  IDX    images of bytes, as MNIST has them\n\n"
     "One row per input, with tabs between: name, class, probability. --probabilities adds one "
@@ -32,7 +32,7 @@ typedef struct Prediction {
     float *inputs, *scores; // owned
 } Prediction;
 
-// A field of a row; what would break the row or command a terminal is escaped.
+// A field of a row; bytes that would break the row or command a terminal are escaped.
 static void put_field(FILE *stream, const char *text) {
     for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {
         if (*at == '\\') {

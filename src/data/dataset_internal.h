@@ -103,6 +103,74 @@ EsStatus es_data_file_expect(const EsDataFile *file, const char *items, int64_t 
 // Fail when a packed file goes on behind what was read.
 EsStatus es_data_file_end(EsDataFile *file);
 
+// --- arrays: npy_reader.c ---
+
+// The header of a NumPy .npy array: type and shape, as a Python dictionary in front of the values,
+// which follow in C order. Files are not trusted: INPUT names the fault.
+//
+//     EsNpyHeader header; ES_TRY(es_npy_header_read(&file, &header));
+//     ES_TRY(es_npy_header_expect(&header, &file)); // as many values as it says
+//     ES_TRY(es_data_file_read(&file, values, n * (size_t)header.item_bytes));
+//     double value = es_npy_value(&header, values, i);
+#define ES_NPY_MAX_RANK 4
+typedef struct EsNpyHeader {
+    char kind;      // 'u', 'i': whole numbers; 'f': real ones
+    int item_bytes; // of a value: 1, 2, 4, 8; real ones 4, 8
+    int rank;       // 1 to ES_NPY_MAX_RANK
+    int64_t dim[ES_NPY_MAX_RANK];
+    int64_t n_values;     // of all axes; their bytes can be counted
+    int64_t header_bytes; // where the values begin
+} EsNpyHeader;
+
+// Reads the header at the front of an open file, up to the first value.
+EsStatus es_npy_header_read(EsDataFile *file, EsNpyHeader *header);
+
+// INPUT unless the file can have as many values as the header says (es_data_file_expect).
+EsStatus es_npy_header_expect(const EsNpyHeader *header, const EsDataFile *file);
+
+// Value i of those in memory; es_npy_whole of whole numbers, whose bits it keeps.
+double es_npy_value(const EsNpyHeader *header, const void *values, int64_t i);
+int64_t es_npy_whole(const EsNpyHeader *header, const void *values, int64_t i);
+
+// --- tables: csv_reader.c ---
+
+// Text tables, record by record: values separated by commas, semicolons or tabs, fields in quotes
+// where they hold one, a header or none. Files are not trusted: INPUT says the line and column.
+//
+//     EsCsvText csv; ES_TRY_GOTO(es_csv_open(&csv, path));
+//     ES_TRY_GOTO(es_csv_next(&csv, &is_end)); // csv.fields [csv.n_columns]
+//     ES_TRY_GOTO(es_csv_number(&csv, column, NULL, &value));
+//     done: es_csv_close(&csv);
+typedef struct EsCsvText {
+    const char *path;        // borrowed
+    char *text, *next, *end; // owned: the file; records are cut into fields where they stand
+    char separator;
+    int64_t line; // of `next`, from 1
+    // the record at hand
+    int64_t record_line; // where it begins
+    char **fields;       // owned [n_fields]: texts in `text`, without blanks around them
+    int n_fields, fields_capacity;
+    int n_columns; // of the first record, and so of all; 0 before it
+} EsCsvText;
+
+// Reads the file and finds the separator: the one that the first line has most of. After a failure
+// es_csv_close is due, too.
+EsStatus es_csv_open(EsCsvText *csv, const char *path);
+void es_csv_close(EsCsvText *csv);
+
+// Cuts the next record into fields, as many as the first one has. *is_end: there is none. Empty
+// lines are passed over. Fields stay valid until es_csv_close.
+EsStatus es_csv_next(EsCsvText *csv, int *is_end);
+
+// Returns whether the record at hand names columns: no field but that of the label (-1: there is
+// none) is a number, and not all are empty.
+int es_csv_is_header(const EsCsvText *csv, int label);
+
+// A field of the record at hand; INPUT when it is empty, and, as a number, unless it is a finite
+// decimal one: digits, point, sign, exponent. `name` of the column, nullable, is for messages.
+EsStatus es_csv_field(const EsCsvText *csv, int column, const char *name, const char **text);
+EsStatus es_csv_number(const EsCsvText *csv, int column, const char *name, float *value);
+
 ES_EXTERN_C_END
 
 #endif

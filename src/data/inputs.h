@@ -2,13 +2,14 @@
 // few at a time, so that a folder of any size takes little memory.
 //
 //   a PNG or JPEG file, or a folder of them with its sub-folders, in the order of their names
-//   .npy   u1, f4 or f8; images [N, H, W], [N, C, H, W], [N, H, W, C], or one of them; rows [N, D]
+//   .npy   whole or real numbers; images [N, H, W], [N, C, H, W], [N, H, W, C], or one of them;
+//          rows [N, D]
 //   .csv   rows; with a header columns are found by name, and others are left out
 //   IDX    images of bytes, as MNIST has them
 //
 // Images of bytes are fitted to the network's square as those of its training were (data/image.h);
-// floats are pixels 0..1 where all of a file are, else 0..255, and must have its size. Files are
-// not trusted: INPUT says what is wrong and where.
+// other numbers are pixels 0..255, floats 0..1 where all of a file are, and must have its size.
+// Files are not trusted: INPUT names the fault and its place.
 //
 //     EsInputReader *reader; ES_TRY(es_input_reader_open("photos", &shape, &reader));
 //     int64_t n; ES_TRY(es_input_reader_next(reader, 64, inputs, &n)); // 0: no more
@@ -24,7 +25,7 @@ ES_EXTERN_C_BEGIN
 
 #define ES_INPUTS_MAX 256 // of one call
 
-// Shape of what the network takes; texts are borrowed while the reader is open.
+// Shape of the network's inputs; texts are borrowed while the reader is open.
 typedef struct EsInputShape {
     int is_rows;
     int n_channels;                  // or columns

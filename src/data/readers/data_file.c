@@ -29,7 +29,7 @@ static EsStatus fail_to_open(const char *path, int error) {
         return ES_FAIL(INPUT, "%s: not found, but %s is there: unpack it first (gunzip -k %s)",
                        path, packed, packed);
     }
-    // what is not there is wrong input, what cannot be read is a failure
+    // a missing file is wrong input, one that cannot be read is a failure
     int is_absent = error == ENOENT || error == ENOTDIR || error == EISDIR;
     return is_absent ? ES_FAIL(INPUT, "%s: cannot open: %s", path, strerror(error))
                      : ES_FAIL(IO, "%s: cannot open: %s", path, strerror(error));

@@ -1,22 +1,19 @@
 // Inputs without labels, from image files, arrays and tables.
 #include "data/inputs.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
+#include "base/folder.h"
 #include "base/memory.h"
 #include "data/dataset_internal.h"
 #include "data/image.h"
 
-#define MAX_TABLE_BYTES ((size_t)1 << 32)
-#define MAX_DEPTH       16 // of folders
-#define MAX_SIDE        16384
-#define NAME_BYTES      (ES_DATA_PATH_BYTES + 32)
+#define MAX_DEPTH  16 // of folders
+#define MAX_SIDE   16384
+#define NAME_BYTES (ES_DATA_PATH_BYTES + 32)
 
 typedef enum Source { SOURCE_FILES, SOURCE_ARRAY, SOURCE_TABLE } Source;
 
@@ -33,20 +30,16 @@ struct EsInputReader {
     int64_t paths_capacity;
     // arrays
     EsDataFile file;
-    int element_bytes; // 1, 4, 8
+    EsNpyHeader array; // of IDX files: the same of theirs
     int height, width, n_channels;
     Order order;
     double scale;    // of real pixels, to 0..255
     void *item;      // owned: one input as it is in the file
     uint8_t *planes; // owned [C, size, size]
     // tables
-    char *text, *at; // owned: the file; where the next line begins
-    char *pending;   // a line that was looked at and is still to be read
-    size_t n_bytes;
-    int64_t line;
-    char separator;
-    int *column; // owned [n_channels]: place of each in a line
-    int n_columns;
+    EsCsvText csv;
+    int has_record; // the record at hand was looked at and is still to be given
+    int *column;    // owned [n_channels]: place of each in a record
 };
 
 static int64_t input_count(const EsInputReader *r) {
@@ -115,41 +108,17 @@ static EsStatus read_image(EsInputReader *r, const char *path, float *input) {
 
 // --- arrays ---
 
-// The value behind 'key': in the header of a .npy file; NULL when it is not there.
-static const char *find_value(const char *header, const char *key) {
-    const char *at = strstr(header, key);
-    at = at != NULL ? strchr(at, ':') : NULL;
-    return at != NULL ? at + 1 + strspn(at + 1, " ") : NULL;
+// Bytes are pixels 0..255, fitted to the network's square; other numbers must have its size.
+static int is_bytes(const EsInputReader *r) {
+    return r->array.kind == 'u' && r->array.item_bytes == 1;
 }
 
-// At most 4 dimensions; returns their number, -1 for what is none.
-static int read_shape(const char *text, int64_t dims[4]) {
-    int rank = 0;
-    if (text == NULL || *text++ != '(') {
-        return -1;
-    }
-    for (;;) {
-        text += strspn(text, " ,");
-        if (*text == ')') {
-            return rank;
-        }
-        char *end = NULL;
-        errno = 0;
-        long long dim = strtoll(text, &end, 10);
-        if (end == text || errno != 0 || dim < 1 || dim > INT32_MAX || rank == 4) {
-            return -1;
-        }
-        dims[rank++] = dim;
-        text = end;
-    }
-}
-
-static EsStatus fail_shape(const EsInputReader *r, int rank, const int64_t *dims) {
+static EsStatus fail_shape(const EsInputReader *r) {
     char text[128] = "";
     size_t used = 0;
-    for (int i = 0; i < rank; i++) {
+    for (int i = 0; i < r->array.rank; i++) {
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%lld", i > 0 ? ", " : "",
-                                 (long long)dims[i]);
+                                 (long long)r->array.dim[i]);
     }
     return r->shape.is_rows
                ? ES_FAIL(INPUT, "%s: an array [%s]; the network takes rows [N, %d]", r->path, text,
@@ -158,20 +127,21 @@ static EsStatus fail_shape(const EsInputReader *r, int rank, const int64_t *dims
                          r->path, text, r->shape.n_channels, r->shape.size, r->shape.size);
 }
 
-// Names the axes: images [N, H, W] or with channels before or behind; rows [N, D]; or one of them
-static EsStatus name_axes(EsInputReader *r, int rank, const int64_t *dims) {
+// Names the axes: images [N, H, W] or with channels before or behind; rows [N, D]; or one of them.
+static EsStatus name_axes(EsInputReader *r) {
+    const int64_t *dims = r->array.dim;
+    int rank = r->array.rank;
     int C = r->shape.n_channels;
     r->count = 1;
     r->height = r->width = 1;
     r->n_channels = C;
     if (r->shape.is_rows) {
         r->count = rank == 2 ? dims[0] : 1;
-        return (rank == 1 || rank == 2) && dims[rank - 1] == C ? ES_STATUS_OK
-                                                               : fail_shape(r, rank, dims);
+        return (rank == 1 || rank == 2) && dims[rank - 1] == C ? ES_STATUS_OK : fail_shape(r);
     }
     const int64_t *side = dims + rank - 2;
     if (rank < 2) {
-        return fail_shape(r, rank, dims);
+        return fail_shape(r);
     }
     if (rank == 4 || (rank == 3 && (dims[0] == C || dims[2] == C) && C > 1)) {
         const int64_t *one = dims + rank - 3;
@@ -179,47 +149,38 @@ static EsStatus name_axes(EsInputReader *r, int rank, const int64_t *dims) {
         side = one + (r->order == ORDER_PLANES);
         r->count = rank == 4 ? dims[0] : 1;
         if (one[r->order == ORDER_PLANES ? 0 : 2] != C) {
-            return fail_shape(r, rank, dims);
+            return fail_shape(r);
         }
     } else {
         r->count = rank == 3 ? dims[0] : 1;
-        r->n_channels = 1; // grey; bytes become what the network takes
+        r->n_channels = 1; // grey; bytes are fitted to the network's channels
     }
     if (side[0] > MAX_SIDE || side[1] > MAX_SIDE) {
-        return fail_shape(r, rank, dims);
+        return fail_shape(r);
     }
     r->height = (int)side[0];
     r->width = (int)side[1];
     int fits = r->height == r->shape.size && r->width == r->shape.size && r->n_channels == C;
-    return r->element_bytes == 1 || fits ? ES_STATUS_OK : fail_shape(r, rank, dims);
+    return is_bytes(r) || fits ? ES_STATUS_OK : fail_shape(r);
 }
 
 static int64_t item_count(const EsInputReader *r) {
     return (int64_t)r->height * r->width * r->n_channels;
 }
 
-// After the header: room for one input, and whether the file has as many as it says.
-static EsStatus begin_array(EsInputReader *r, int64_t header_bytes) {
-    int64_t item = item_count(r) * r->element_bytes;
-    ES_TRY(es_data_file_expect(&r->file, r->shape.is_rows ? "rows" : "images", r->count,
-                               header_bytes + r->count * item));
-    return es_allocate((size_t)item, &r->item);
-}
-
-static double value_of(const EsInputReader *r, int64_t k) {
-    return r->element_bytes == 1   ? (double)((const uint8_t *)r->item)[k]
-           : r->element_bytes == 4 ? (double)((const float *)r->item)[k]
-                                   : ((const double *)r->item)[k];
+// Bytes of one input in the file.
+static size_t item_bytes(const EsInputReader *r) {
+    return (size_t)(item_count(r) * r->array.item_bytes);
 }
 
 // Real pixels lie in 0..1 where all of the file do, else in 0..255, as in training
 // (npy_reader.c): the file is read once for that, and opened anew.
-static EsStatus find_scale(EsInputReader *r, int64_t header_bytes) {
+static EsStatus find_scale(EsInputReader *r) {
     double largest = 0.0;
     for (int64_t i = 0; i < r->count; i++) {
-        ES_TRY(es_data_file_read(&r->file, r->item, (size_t)(item_count(r) * r->element_bytes)));
+        ES_TRY(es_data_file_read(&r->file, r->item, item_bytes(r)));
         for (int64_t k = 0; k < item_count(r); k++) {
-            double value = value_of(r, k);
+            double value = es_npy_value(&r->array, r->item, k);
             if (!(value >= 0.0 && value <= 255.0)) {
                 return ES_FAIL(INPUT,
                                "%s: a pixel of image %lld is %g, expected values in 0..1 or "
@@ -229,57 +190,19 @@ static EsStatus find_scale(EsInputReader *r, int64_t header_bytes) {
             largest = fmax(largest, value);
         }
     }
-    r->scale = largest <= 1.0 ? 255.0 : 1.0;
+    r->scale = r->array.kind == 'f' && largest <= 1.0 ? 255.0 : 1.0;
     es_data_file_close(&r->file);
     ES_TRY(es_data_file_open(&r->file, r->path));
-    return es_data_file_skip(&r->file, header_bytes);
+    return es_data_file_skip(&r->file, r->array.header_bytes);
 }
 
 static EsStatus open_npy(EsInputReader *r) {
-    unsigned char start[12];
-    char header[4096];
-    int64_t dims[4];
-    ES_TRY(es_data_file_read(&r->file, start, 10));
-    size_t length = (size_t)start[8] + 256 * (size_t)start[9];
-    size_t start_bytes = 10;
-    if (memcmp(start, "\x93NUMPY", 6) != 0 || start[6] < 1 || start[6] > 3) {
-        return ES_FAIL(INPUT, "%s: not a .npy file of version 1 to 3", r->path);
-    }
-    if (start[6] > 1) { // two more bytes of length
-        ES_TRY(es_data_file_read(&r->file, start + 10, 2));
-        length += ((size_t)start[10] << 16) + ((size_t)start[11] << 24);
-        start_bytes = 12;
-    }
-    if (length >= sizeof header) {
-        return ES_FAIL(INPUT, "%s: a header of %zu bytes, expected less than %zu", r->path, length,
-                       sizeof header);
-    }
-    ES_TRY(es_data_file_read(&r->file, header, length));
-    header[length] = '\0';
-    const char *type = find_value(header, "'descr'"),
-               *order = find_value(header, "'fortran_order'");
-    int rank = read_shape(find_value(header, "'shape'"), dims);
-    r->element_bytes = type == NULL                                                      ? 0
-                       : strncmp(type, "'|u1'", 5) == 0 || strncmp(type, "'u1'", 4) == 0 ? 1
-                       : strncmp(type, "'<f4'", 5) == 0                                  ? 4
-                       : strncmp(type, "'<f8'", 5) == 0                                  ? 8
-                                                                                         : 0;
-    if (r->element_bytes == 0) {
-        return ES_FAIL(INPUT, "%s: numbers of type %.8s; u1, f4 and f8 are read", r->path,
-                       type != NULL ? type : "?");
-    }
-    if (order == NULL || strncmp(order, "False", 5) != 0) {
-        return ES_FAIL(INPUT, "%s: columns first (Fortran order); save numpy.ascontiguousarray(x)",
-                       r->path);
-    }
-    if (rank < 1) {
-        return ES_FAIL(INPUT, "%s: not an array of 1 to 4 dimensions with elements", r->path);
-    }
-    int64_t header_bytes = (int64_t)(start_bytes + length);
-    ES_TRY(name_axes(r, rank, dims));
-    ES_TRY(begin_array(r, header_bytes));
+    ES_TRY(es_npy_header_read(&r->file, &r->array));
+    ES_TRY(name_axes(r));
+    ES_TRY(es_npy_header_expect(&r->array, &r->file));
+    ES_TRY(es_allocate(item_bytes(r), &r->item));
     r->scale = 1.0;
-    return r->element_bytes > 1 && !r->shape.is_rows ? find_scale(r, header_bytes) : ES_STATUS_OK;
+    return !is_bytes(r) && !r->shape.is_rows ? find_scale(r) : ES_STATUS_OK;
 }
 
 static int64_t big_endian(const unsigned char *bytes) {
@@ -289,26 +212,24 @@ static int64_t big_endian(const unsigned char *bytes) {
 // 0, 0, type 8 (bytes), 3 dimensions, then these
 static EsStatus open_idx(EsInputReader *r) {
     unsigned char header[16];
-    int64_t dims[3];
     ES_TRY(es_data_file_read(&r->file, header, sizeof header));
+    r->array = (EsNpyHeader){.kind = 'u', .item_bytes = 1, .rank = 3};
     for (int i = 0; i < 3; i++) {
-        dims[i] = big_endian(header + 4 + 4 * i);
-        if (dims[i] < 1 || dims[i] > INT32_MAX) {
-            return ES_FAIL(INPUT, "%s: %lld along axis %d", r->path, (long long)dims[i], i);
+        r->array.dim[i] = big_endian(header + 4 + 4 * i);
+        if (r->array.dim[i] < 1 || r->array.dim[i] > INT32_MAX) {
+            return ES_FAIL(INPUT, "%s: %lld along axis %d", r->path, (long long)r->array.dim[i], i);
         }
     }
-    r->element_bytes = 1;
-    if (r->shape.is_rows) {
-        return fail_shape(r, 3, dims);
+    if (r->shape.is_rows || r->array.dim[1] > MAX_SIDE || r->array.dim[2] > MAX_SIDE) {
+        return fail_shape(r);
     }
     r->n_channels = 1;
-    r->count = dims[0];
-    r->height = (int)ES_MIN(dims[1], MAX_SIDE + 1);
-    r->width = (int)ES_MIN(dims[2], MAX_SIDE + 1);
-    if (r->height > MAX_SIDE || r->width > MAX_SIDE) {
-        return fail_shape(r, 3, dims);
-    }
-    return begin_array(r, (int64_t)sizeof header);
+    r->count = r->array.dim[0];
+    r->height = (int)r->array.dim[1];
+    r->width = (int)r->array.dim[2];
+    ES_TRY(es_data_file_expect(&r->file, "images", r->count,
+                               (int64_t)sizeof header + r->count * item_count(r)));
+    return es_allocate(item_bytes(r), &r->item);
 }
 
 // Bytes of an image, pixel by pixel, for the fitting.
@@ -330,14 +251,14 @@ static EsStatus fit_item(EsInputReader *r) {
 
 static EsStatus read_item(EsInputReader *r, float *input) {
     int64_t count = item_count(r), area = (int64_t)r->height * r->width;
-    ES_TRY(es_data_file_read(&r->file, r->item, (size_t)(count * r->element_bytes)));
-    if (r->element_bytes == 1 && !r->shape.is_rows) {
+    ES_TRY(es_data_file_read(&r->file, r->item, item_bytes(r)));
+    if (is_bytes(r) && !r->shape.is_rows) {
         ES_TRY(fit_item(r));
         give_planes(r, input);
         return ES_STATUS_OK;
     }
     for (int64_t k = 0; k < count; k++) {
-        double value = value_of(r, k) * r->scale;
+        double value = es_npy_value(&r->array, r->item, k) * r->scale;
         int64_t to = r->order == ORDER_PIXELS ? k % r->n_channels * area + k / r->n_channels : k;
         if (!isfinite((float)value)) {
             return ES_FAIL(INPUT, "%s: input %lld holds a number that is not finite", r->path,
@@ -350,61 +271,15 @@ static EsStatus read_item(EsInputReader *r, float *input) {
 
 // --- tables ---
 
-// The next line, its end replaced by a zero; NULL at the end of the file. Blank lines are skipped.
-static char *next_line(EsInputReader *r) {
-    while (r->at < r->text + r->n_bytes) {
-        char *line = r->at, *end = memchr(line, '\n', (size_t)(r->text + r->n_bytes - line));
-        end = end != NULL ? end : r->text + r->n_bytes;
-        r->at = end + 1;
-        r->line++;
-        *end = '\0';
-        if (end > line && end[-1] == '\r') {
-            end[-1] = '\0';
-        }
-        if (line[strspn(line, " \t")] != '\0') {
-            return line;
-        }
-    }
-    return NULL;
-}
-
-// Cuts the first field off a line: without quotes and blanks around it. *line is NULL after the
-// last.
-static char *next_field(const EsInputReader *r, char **line) {
-    char *field = *line + strspn(*line, " "), *end = NULL;
-    if (*field == '"') {
-        end = strchr(++field, '"');
-        if (end != NULL) {
-            *end++ = '\0';
-        }
-    }
-    char *cut = strchr(end != NULL ? end : field, r->separator);
-    *line = cut != NULL ? cut + 1 : NULL;
-    if (cut != NULL) {
-        *cut = '\0';
-    }
-    for (size_t n = strlen(field); n > 0 && field[n - 1] == ' '; n--) {
-        field[n - 1] = '\0';
-    }
-    return field;
-}
-
-static int read_number(const char *text, float *number) {
-    char *end = NULL;
-    double value = strtod(text, &end);
-    *number = (float)value;
-    return end != text && *end == '\0' && isfinite(*number);
-}
-
-// Columns by the names of a header: every one that the network takes must be there.
-static EsStatus match_header(EsInputReader *r, char *line) {
+// Columns by the names of a header: every one that the network takes must be there, those of the
+// same name in their order.
+static EsStatus match_header(EsInputReader *r) {
     for (int c = 0; c < r->shape.n_channels; c++) {
         r->column[c] = -1;
     }
-    for (int place = 0; line != NULL; place++) {
-        const char *name = next_field(r, &line);
+    for (int place = 0; place < r->csv.n_fields; place++) {
         for (int c = 0; c < r->shape.n_channels; c++) {
-            if (r->column[c] < 0 && strcmp(name, r->shape.column_names[c]) == 0) {
+            if (r->column[c] < 0 && strcmp(r->csv.fields[place], r->shape.column_names[c]) == 0) {
                 r->column[c] = place;
                 break;
             }
@@ -419,46 +294,23 @@ static EsStatus match_header(EsInputReader *r, char *line) {
     return ES_STATUS_OK;
 }
 
-// Counts the columns of the first line, and whether it is a header: a field is no number.
-static EsStatus look_at_first(EsInputReader *r, const char *line, int *is_header) {
-    char *copy = NULL;
-    ES_TRY(es_allocate(strlen(line) + 1, (void **)&copy));
-    char *rest = strcpy(copy, line);
-    for (r->n_columns = 0; rest != NULL; r->n_columns++) {
-        float ignored;
-        *is_header |= !read_number(next_field(r, &rest), &ignored);
-    }
-    es_release(copy);
-    return ES_STATUS_OK;
-}
-
 static EsStatus open_table(EsInputReader *r) {
-    void *text = NULL;
+    int is_end = 0;
     if (!r->shape.is_rows) {
         return ES_FAIL(INPUT, "%s: a table of rows; the network takes images", r->path);
     }
-    ES_TRY(es_file_read_all(r->path, MAX_TABLE_BYTES, &text, &r->n_bytes));
-    r->text = r->at = text;
+    ES_TRY(es_csv_open(&r->csv, r->path));
     ES_TRY(es_allocate(sizeof *r->column * (size_t)r->shape.n_channels, (void **)&r->column));
-    size_t first_bytes = strcspn(r->text, "\n");
-    r->separator = ',';
-    for (const char *other = ";\t"; *other != '\0'; other++) {
-        if (memchr(r->text, ',', first_bytes) == NULL &&
-            memchr(r->text, *other, first_bytes) != NULL) {
-            r->separator = *other;
-        }
-    }
-    char *line = next_line(r);
-    if (line == NULL) {
+    ES_TRY(es_csv_next(&r->csv, &is_end));
+    if (is_end) {
         return ES_FAIL(INPUT, "%s is empty", r->path);
     }
-    int is_header = 0;
-    ES_TRY(look_at_first(r, line, &is_header));
+    int is_header = es_csv_is_header(&r->csv, -1);
     if (is_header && r->shape.column_names != NULL) {
-        return match_header(r, line);
+        return match_header(r);
     }
-    if (r->n_columns != r->shape.n_channels) {
-        return ES_FAIL(INPUT, "%s: %d columns, the network takes %d%s", r->path, r->n_columns,
+    if (r->csv.n_columns != r->shape.n_channels) {
+        return ES_FAIL(INPUT, "%s: %d columns, the network takes %d%s", r->path, r->csv.n_columns,
                        r->shape.n_channels,
                        r->shape.column_names != NULL ? "; with a header they are found by name"
                                                      : "");
@@ -466,35 +318,21 @@ static EsStatus open_table(EsInputReader *r) {
     for (int c = 0; c < r->shape.n_channels; c++) {
         r->column[c] = c;
     }
-    r->pending = is_header ? NULL : line;
+    r->has_record = !is_header;
     return ES_STATUS_OK;
 }
 
 // One row; *is_there is 0 at the end.
 static EsStatus read_row(EsInputReader *r, float *input, int *is_there) {
-    char *line = r->pending != NULL ? r->pending : next_line(r);
-    r->pending = NULL;
-    *is_there = line != NULL;
-    if (line == NULL) {
-        return ES_STATUS_OK;
+    int is_end = 0;
+    if (!r->has_record) {
+        ES_TRY(es_csv_next(&r->csv, &is_end));
     }
-    int n = 0, n_found = 0;
-    for (; line != NULL; n++) {
-        const char *field = next_field(r, &line);
-        for (int c = 0; c < r->shape.n_channels; c++) {
-            if (r->column[c] != n) {
-                continue;
-            }
-            if (!read_number(field, &input[c])) {
-                return ES_FAIL(INPUT, "%s:%lld: column %d is \"%.40s\", not a number", r->path,
-                               (long long)r->line, n + 1, field);
-            }
-            n_found++;
-        }
-    }
-    if (n != r->n_columns || n_found != r->shape.n_channels) {
-        return ES_FAIL(INPUT, "%s:%lld: %d columns, expected %d", r->path, (long long)r->line, n,
-                       r->n_columns);
+    r->has_record = 0;
+    *is_there = !is_end;
+    for (int c = 0; c < r->shape.n_channels && !is_end; c++) {
+        const char *name = r->shape.column_names != NULL ? r->shape.column_names[c] : NULL;
+        ES_TRY(es_csv_number(&r->csv, r->column[c], name, &input[c]));
     }
     return ES_STATUS_OK;
 }
@@ -569,7 +407,7 @@ void es_input_reader_close(EsInputReader *reader) {
     es_release(reader->paths);
     es_release(reader->item);
     es_release(reader->planes);
-    es_release(reader->text);
+    es_csv_close(&reader->csv);
     es_release(reader->column);
     es_release(reader);
 }
@@ -592,7 +430,7 @@ static EsStatus read_next(EsInputReader *r, float *input, char *name, int *is_th
         break;
     case SOURCE_TABLE:
         ES_TRY(read_row(r, input, is_there));
-        snprintf(name, NAME_BYTES, "%s:%lld", r->path, (long long)r->line);
+        snprintf(name, NAME_BYTES, "%s:%lld", r->path, (long long)r->csv.record_line);
         break;
     }
     r->next += *is_there;

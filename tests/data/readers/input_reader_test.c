@@ -99,6 +99,14 @@ TEST(reads_arrays_of_any_order) {
     EXPECT_EQ(read_all(write_npy("h.npy", "<f8", "False", "(3, 2)", rows, 48), &rows2, name), 3);
     EXPECT_NEAR(inputs[1], -2, 0);
     EXPECT_NEAR(inputs[5], 6, 0);
+    // whole numbers of any width, as training reads them; pixels among them are not scaled
+    const int16_t whole[] = {-3, 300, 1, 0};
+    EXPECT_EQ(read_all(write_npy("i.npy", "<i2", "False", "(2, 2)", whole, 8), &rows2, name), 2);
+    EXPECT_NEAR(inputs[0], -3, 0);
+    EXPECT_NEAR(inputs[1], 300, 0);
+    const int16_t pixels[16] = {0, 1};
+    EXPECT_EQ(read_all(write_npy("l.npy", "<u2", "False", "(4, 4)", pixels, 32), &grey4, name), 1);
+    EXPECT_NEAR(inputs[1], 1, 0);
 }
 
 TEST(refuses_arrays_that_cannot_be) {
@@ -107,20 +115,23 @@ TEST(refuses_arrays_that_cannot_be) {
     expect_refused(write_npy("k.npy", "<f4", "False", "(1, 4, 4)", beyond, 64), &grey4,
                    "a pixel of image 0 is 256, expected values in 0..1 or 0..255");
     expect_refused(write_npy("a.npy", "|u1", "True", "(2, 4, 4)", bytes, 32), &grey4, "Fortran");
-    expect_refused(write_npy("b.npy", ">f4", "False", "(2, 2)", bytes, 16), &rows2, "type '>f4'");
-    expect_refused(write_npy("c.npy", "|u1", "False", "(2, 4, 4)", bytes, 31), &grey4, "c.npy");
+    expect_refused(write_npy("b.npy", ">f4", "False", "(2, 2)", bytes, 16), &rows2, "big-endian");
+    expect_refused(write_npy("c.npy", "|u1", "False", "(2, 4, 4)", bytes, 31), &grey4,
+                   "announces 32 values");
     expect_refused(write_npy("d.npy", "|u1", "False", "(99999999, 4, 4)", bytes, 32), &grey4,
                    "d.npy");
-    expect_refused(write_npy("e.npy", "|u1", "False", "(0, 4, 4)", bytes, 0), &grey4, "dimensions");
+    expect_refused(write_npy("e.npy", "|u1", "False", "(0, 4, 4)", bytes, 0), &grey4,
+                   "an axis that is empty");
     expect_refused(write_npy("f.npy", "|u1", "False", "(2, -4, 4)", bytes, 32), &grey4,
-                   "dimensions");
+                   "an axis that is empty, negative");
     expect_refused(write_npy("g.npy", "|u1", "False", "(2, 3)", bytes, 6), &rows2, "rows [N, 2]");
     expect_refused(write_npy("h.npy", "<f4", "False", "(1, 2)", broken, 8), &rows2, "not finite");
     expect_refused(write_npy("i.npy", "<f4", "False", "(1, 2, 2)", bytes, 16), &grey4,
                    "[N, 1, 4, 4]");
     expect_refused(write_npy("j.npy", "|u1", "False", "(1, 99999, 2)", bytes, 16), &grey4, "99999");
     expect_refused(write_temp_text("k.npy", "x"), &grey4, "k.npy");
-    expect_refused(write_temp_text("l.npy", "0123456789abcdef"), &grey4, "not a .npy file");
+    expect_refused(write_temp_text("l.npy", "0123456789abcdef"), &grey4,
+                   "does not begin as a .npy file");
     expect_refused(write_temp_text("m.bin", "0123456789abcdef"), &grey4, "neither an image");
     expect_refused(temp_path("nothing"), &grey4, "No such file");
 }
@@ -150,13 +161,26 @@ TEST(reads_tables) {
     EXPECT_NEAR(inputs[1], 7, 0);
     EXPECT_EQ(read_all(write_temp_text("c.csv", "x,y\n1,2"), &rows2, name), 1);
     EXPECT_CONTAINS(name, "c.csv:2");
-    expect_refused(write_temp_text("d.csv", "1,2\n3,\n"), &rows2, "d.csv:2: column 2 is \"\"");
-    expect_refused(write_temp_text("e.csv", "1,2\n3,nan\n"), &rows2, "\"nan\", not a number");
-    expect_refused(write_temp_text("f.csv", "1,2\n3\n"), &rows2, "f.csv:2: 1 columns");
+    expect_refused(write_temp_text("d.csv", "1,2\n3,\n"), &rows2,
+                   "d.csv: line 2, column 1: the value is missing");
+    expect_refused(write_temp_text("e.csv", "1,2\n3,nan\n"), &rows2, "\"nan\" is no finite number");
+    expect_refused(write_temp_text("f.csv", "1,2\n3\n"), &rows2, "f.csv: line 2: 1 columns");
     expect_refused(write_temp_text("g.csv", "1,2,3\n"), &rows2, "3 columns, the network takes 2");
     expect_refused(write_temp_text("h.csv", "height,depth\n1,2\n"), &named2, "\"width\"");
     expect_refused(write_temp_text("i.csv", ""), &rows2, "empty");
     expect_refused(write_temp_text("j.csv", "1,2\n"), &grey4, "takes images");
+    // as strict as tables with labels
+    expect_refused(write_temp_text("k.csv", "1,2\n3,0x10\n"), &rows2, "\"0x10\" is no finite");
+    expect_refused(write_temp_text("l.csv", "1,two\n3,4\n"), &rows2, "line 1, column 1: \"two\"");
+    expect_refused(write_temp_text("m.csv", "1,\"2\n3,4\n"), &rows2, "a quote is not closed");
+    EXPECT_EQ(read_all(write_temp_text("n.csv", "\"1\"\t2\n"), &rows2, name), 1);
+    EXPECT_NEAR(inputs[1], 2, 0);
+    // columns of the same name in their order
+    static const char *const same[] = {"a", "a"};
+    EsInputShape twice = {.is_rows = 1, .n_channels = 2, .size = 1, .column_names = same};
+    EXPECT_EQ(read_all(write_temp_text("o.csv", "a,b,a\n1,2,3\n"), &twice, name), 1);
+    EXPECT_NEAR(inputs[0], 1, 0);
+    EXPECT_NEAR(inputs[1], 3, 0);
 }
 
 TEST(reads_folders_of_images) {

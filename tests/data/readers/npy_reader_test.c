@@ -151,7 +151,7 @@ TEST(wrong_arrays_are_refused) {
     put_array("X.npy", 1, "'<U4'", "False", "(12, 2)", values, bytes);
     expect_refused("an array of type '<U4', expected");
     put_array("X.npy", 1, "'<f4'", "False", "(12, 3)", values, bytes);
-    expect_refused("the header says 144 bytes of values, 96 follow: truncated");
+    expect_refused("the header announces 36 values");
     put_array("X.npy", 1, "'<f4'", "False", "(12, 1)", values, bytes);
     expect_refused("too long");
     put_array("X.npy", 1, "'<f4'", "False", "(12, -2)", values, bytes);
