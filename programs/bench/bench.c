@@ -362,6 +362,24 @@ static void print_suites(void) {
     }
 }
 
+// After the command line was understood: the suites, with the command in their records.
+static EsStatus run_command(int argc, char **argv, const EsOptionTable *table,
+                            const EsArguments *arguments, BenchOptions *wanted) {
+    EsText command = {0};
+    EsStatus status = es_bench_write_command(argc, argv, &command);
+    if (status == ES_STATUS_OK) {
+        note_unused(table, arguments);
+        if (wanted->only_list) {
+            es_options_note_unused(table, arguments, "samples baseline json allow-busy",
+                                   "with --list");
+        }
+        wanted->command = command.bytes;
+        status = run_bench(wanted, arguments);
+    }
+    es_text_destroy(&command);
+    return status;
+}
+
 EsExit cmd_bench(int argc, char **argv) {
     BenchOptions wanted;
     const EsOption options[] = {
@@ -427,17 +445,5 @@ EsExit cmd_bench(int argc, char **argv) {
     if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
         return code;
     }
-    EsText command = {0};
-    EsStatus status = es_bench_write_command(argc, argv, &command);
-    if (status == ES_STATUS_OK) {
-        note_unused(&table, &arguments);
-        if (wanted.only_list) {
-            es_options_note_unused(&table, &arguments, "samples baseline json allow-busy",
-                                   "with --list");
-        }
-        wanted.command = command.bytes;
-        status = run_bench(&wanted, &arguments);
-    }
-    es_text_destroy(&command);
-    return es_command_finish("bench", status);
+    return es_command_finish("bench", run_command(argc, argv, &table, &arguments, &wanted));
 }

@@ -289,12 +289,40 @@ static void put_int8_call(const EsExportPlan *plan, int c, FILE *stream) {
             layer->kernel, is_depthwise, call->relu);
 }
 
+// A call that joins two maps.
+static void put_blend(const EsExportPlan *plan, const EsExportCall *call, FILE *stream) {
+    const EsExportLayer *layer = &plan->list.layers[call->layer];
+    long long a = plan->map_offset[layer->in[0]], b = plan->map_offset[layer->in[1]];
+    long long gate = layer->in[2] >= 0 ? plan->map_offset[layer->in[2]] : 0;
+    long long y = plan->map_offset[call->output];
+    long long n = es_export_map_count(plan->network, &plan->list, call->output);
+    switch (layer->kind) {
+    case ES_EXPORT_ADD:
+        fprintf(stream, "add(m + %lld, m + %lld, m + %lld, %lld);", a, b, y, n);
+        break;
+    case ES_EXPORT_MIX:
+        fprintf(stream, "mix(m + %lld, m + %lld, %.8ef, m + %lld, %lld);", a, b,
+                (double)layer->share, y, n);
+        break;
+    case ES_EXPORT_GATED_MIX:
+        fprintf(stream, "mix(m + %lld, m + %lld, %.8ef * m[%lld], m + %lld, %lld);", a, b,
+                (double)layer->share, gate, y, n);
+        break;
+    case ES_EXPORT_MULTIPLY:
+        fprintf(stream, "blend(m + %lld, m + %lld, %.8ef, m + %lld, %lld);", a, b,
+                (double)layer->share, y, n);
+        break;
+    default: // ES_EXPORT_CHANNEL_SCALE
+        fprintf(stream, "scale(m + %lld, m + %lld, m + %lld, %d, %d);", a, b, y, layer->n_channels,
+                layer->height * layer->width);
+        break;
+    }
+}
+
 static void put_call(const EsExportPlan *plan, int c, FILE *stream) {
     const EsExportCall *call = &plan->calls[c];
     const EsExportLayer *layer = &plan->list.layers[call->layer];
     long long a = plan->map_offset[layer->in[0]], y = plan->map_offset[call->output];
-    long long b = layer->in[1] >= 0 ? plan->map_offset[layer->in[1]] : 0;
-    long long gate = layer->in[2] >= 0 ? plan->map_offset[layer->in[2]] : 0;
     long long n = es_export_map_count(plan->network, &plan->list, call->output);
     int C = layer->n_channels, H = layer->height, W = layer->width;
     EsExportShape in = es_export_map_shape(plan->network, &plan->list, layer->in[0]);
@@ -333,22 +361,11 @@ static void put_call(const EsExportPlan *plan, int c, FILE *stream) {
         fprintf(stream, "average(m + %lld, m + %lld, %d, %d);", a, y, C, in.height * in.width);
         break;
     case ES_EXPORT_ADD:
-        fprintf(stream, "add(m + %lld, m + %lld, m + %lld, %lld);", a, b, y, n);
-        break;
     case ES_EXPORT_MIX:
-        fprintf(stream, "mix(m + %lld, m + %lld, %.8ef, m + %lld, %lld);", a, b,
-                (double)layer->share, y, n);
-        break;
     case ES_EXPORT_GATED_MIX:
-        fprintf(stream, "mix(m + %lld, m + %lld, %.8ef * m[%lld], m + %lld, %lld);", a, b,
-                (double)layer->share, gate, y, n);
-        break;
     case ES_EXPORT_MULTIPLY:
-        fprintf(stream, "blend(m + %lld, m + %lld, %.8ef, m + %lld, %lld);", a, b,
-                (double)layer->share, y, n);
-        break;
     case ES_EXPORT_CHANNEL_SCALE:
-        fprintf(stream, "scale(m + %lld, m + %lld, m + %lld, %d, %d);", a, b, y, C, H * W);
+        put_blend(plan, call, stream);
         break;
     case ES_EXPORT_BATCHNORM: // always behind a convolution, and folded into it
         break;

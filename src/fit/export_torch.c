@@ -124,34 +124,43 @@ static void put_bias(FILE *stream, const EsExportLayer *layer) {
     }
 }
 
+static void put_convolution(FILE *stream, const EsExportLayer *layer) {
+    int is_depthwise = layer->kind == ES_EXPORT_DEPTHWISE;
+    fprintf(stream, "F.conv2d(m%d, ", layer->in[0]);
+    put_part(stream, layer, "weight");
+    if (is_depthwise) {
+        fprintf(stream, ".reshape(%d, 1, %d, %d)", layer->n_channels, layer->kernel, layer->kernel);
+    }
+    put_bias(stream, layer);
+    fprintf(stream, ", padding=%d, groups=%d)", layer->kernel / 2,
+            is_depthwise ? layer->n_channels : 1);
+}
+
+static void put_norm(FILE *stream, const EsExportLayer *layer) {
+    int is_batch = layer->kind == ES_EXPORT_BATCHNORM;
+    if (is_batch) {
+        fprintf(stream, "F.batch_norm(m%d, ", layer->in[0]);
+        put_part(stream, layer, "running_mean");
+        fputs(", ", stream);
+        put_part(stream, layer, "running_variance");
+    } else {
+        fprintf(stream, "F.group_norm(m%d, %d", layer->in[0], layer->n_groups);
+    }
+    put_norm_parts(stream, layer);
+    fprintf(stream, "%s, %.9g)", is_batch ? ", self.training, 0.1" : "", (double)layer->epsilon);
+}
+
 static void put_layer(FILE *stream, const EsExportLayer *layer, int map) {
     int a = layer->in[0], b = layer->in[1];
     fprintf(stream, "        m%d = ", map);
     switch (layer->kind) {
     case ES_EXPORT_CONV:
     case ES_EXPORT_DEPTHWISE:
-        fprintf(stream, "F.conv2d(m%d, ", a);
-        put_part(stream, layer, "weight");
-        if (layer->kind == ES_EXPORT_DEPTHWISE) {
-            fprintf(stream, ".reshape(%d, 1, %d, %d)", layer->n_channels, layer->kernel,
-                    layer->kernel);
-        }
-        put_bias(stream, layer);
-        fprintf(stream, ", padding=%d, groups=%d)", layer->kernel / 2,
-                layer->kind == ES_EXPORT_DEPTHWISE ? layer->n_channels : 1);
+        put_convolution(stream, layer);
         break;
     case ES_EXPORT_BATCHNORM:
-        fprintf(stream, "F.batch_norm(m%d, ", a);
-        put_part(stream, layer, "running_mean");
-        fputs(", ", stream);
-        put_part(stream, layer, "running_variance");
-        put_norm_parts(stream, layer);
-        fprintf(stream, ", self.training, 0.1, %.9g)", (double)layer->epsilon);
-        break;
     case ES_EXPORT_GROUPNORM:
-        fprintf(stream, "F.group_norm(m%d, %d", a, layer->n_groups);
-        put_norm_parts(stream, layer);
-        fprintf(stream, ", %.9g)", (double)layer->epsilon);
+        put_norm(stream, layer);
         break;
     case ES_EXPORT_RELU:
         fprintf(stream, "torch.relu(m%d)", a);

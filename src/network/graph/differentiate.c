@@ -125,16 +125,41 @@ static void concat_gradient(Differentiation *d, EsValueId d_y) {
     }
 }
 
+static void add_gradient(Differentiation *d, EsValueId d_y) {
+    for (int i = 0; i < 2; i++) {
+        if (needs(d, d->node.input[i])) {
+            accumulate(d->graph, d->node.input[i], d_y);
+        }
+    }
+}
+
+static void layernorm_gradient(Differentiation *d, EsValueId y, EsValueId d_y) {
+    const EsValueId *in = d->node.input, *out = d->node.output;
+    if (!needs(d, in[0])) {
+        es_graph_fail(d->graph, ES_STATUS_UNSUPPORTED,
+                      "\"%s\": layer norm of a value without gradient cannot be trained",
+                      d->graph->values[y].name);
+        return;
+    }
+    append(d, ES_OP_LAYERNORM_BACKWARD, (EsValueId[]){in[0], out[0], out[1], in[1], d_y},
+           (EsValueId[]){in[0], in[1], in[2]});
+}
+
+static void reshape_gradient(Differentiation *d, EsValueId d_y) {
+    int n_values = d->graph->n_values;
+    append(d, ES_OP_RESHAPE, &d_y, &d->node.input[0]);
+    // the first value it made is the gradient under the old shape
+    if (d->graph->status == ES_STATUS_OK) {
+        d->graph->values[n_values].alias_of = d_y;
+    }
+}
+
 // The gradient nodes of one forward node, given the gradient of its main output.
 static void differentiate_node(Differentiation *d, EsValueId y, EsValueId d_y) {
     const EsValueId *in = d->node.input, *out = d->node.output;
     switch (d->node.op) {
     case ES_OP_ADD:
-        for (int i = 0; i < 2; i++) {
-            if (needs(d, in[i])) {
-                accumulate(d->graph, in[i], d_y);
-            }
-        }
+        add_gradient(d, d_y);
         break;
     case ES_OP_CONCAT_FORWARD:
         concat_gradient(d, d_y);
@@ -156,14 +181,7 @@ static void differentiate_node(Differentiation *d, EsValueId y, EsValueId d_y) {
                (EsValueId[]){in[0], in[1], in[2]});
         break;
     case ES_OP_LAYERNORM_FORWARD:
-        if (!needs(d, in[0])) {
-            es_graph_fail(d->graph, ES_STATUS_UNSUPPORTED,
-                          "\"%s\": layer norm of a value without gradient cannot be trained",
-                          d->graph->values[y].name);
-            break;
-        }
-        append(d, ES_OP_LAYERNORM_BACKWARD, (EsValueId[]){in[0], out[0], out[1], in[1], d_y},
-               (EsValueId[]){in[0], in[1], in[2]});
+        layernorm_gradient(d, y, d_y);
         break;
     case ES_OP_ACTIVATION_FORWARD:
         append(d, ES_OP_ACTIVATION_BACKWARD, (EsValueId[]){y, d_y}, &in[0]);
@@ -171,15 +189,9 @@ static void differentiate_node(Differentiation *d, EsValueId y, EsValueId d_y) {
     case ES_OP_POOL_FORWARD:
         append(d, ES_OP_POOL_BACKWARD, (EsValueId[]){in[0], d_y}, &in[0]);
         break;
-    case ES_OP_RESHAPE: {
-        int n_values = d->graph->n_values;
-        append(d, ES_OP_RESHAPE, &d_y, &in[0]);
-        // the first value it made is the gradient under the old shape
-        if (d->graph->status == ES_STATUS_OK) {
-            d->graph->values[n_values].alias_of = d_y;
-        }
+    case ES_OP_RESHAPE:
+        reshape_gradient(d, d_y);
         break;
-    }
     case ES_OP_SEED_INPUT:
         append(d, ES_OP_SEED_INPUT_BACKWARD, (EsValueId[]){in[1], d_y}, &in[0]);
         break;

@@ -400,24 +400,27 @@ static void lower_simple(EsLowering *l, int node, LaneOp op) {
     es_lane_copy_result(l, n->output[0], node);
 }
 
+static void lower_images(EsLowering *l, int node) {
+    EsValueId images = node_at(l, node)->output[0];
+    if (value_at(l, images)->dim[4] > ES_LANES_WIDTH_LIMIT) {
+        es_lane_fail_node(l, node, "has wider images than the vector engine loads");
+        return;
+    }
+    es_lane_emit(
+        l, es_lane_make(LANE_LOAD_IMAGES, node, es_lane_output_activation(l, images), -1, -1));
+    es_lane_copy_result(l, images, node);
+}
+
 static void lower_node(EsLowering *l, int node) {
     const EsNode *n = node_at(l, node);
     LaneBlock block;
-    LaneInstruction load;
     switch (n->op) {
     case ES_OP_GATHER_ORDER:
     case ES_OP_GATHER_LABELS:
         l->is_left_out[node] = 1;
         break;
     case ES_OP_GATHER_IMAGES:
-        if (value_at(l, n->output[0])->dim[4] > ES_LANES_WIDTH_LIMIT) {
-            es_lane_fail_node(l, node, "has wider images than the vector engine loads");
-            break;
-        }
-        load = es_lane_make(LANE_LOAD_IMAGES, node, es_lane_output_activation(l, n->output[0]), -1,
-                            -1);
-        es_lane_emit(l, load);
-        es_lane_copy_result(l, n->output[0], node);
+        lower_images(l, node);
         break;
     case ES_OP_CONV2D_FORWARD:
         if (find_block(l->graph, node, &block)) {
