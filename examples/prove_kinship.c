@@ -32,7 +32,7 @@ static EsStatus count_expanded(EsProve *prove, const EsProveAnswers *answers, in
 static EsStatus prove_kinship(void) {
     EsProve *prove = NULL;
     EsStatus status = ES_STATUS_OK;
-    EsProveOptions options = {.n_people = 100, .n_envs = 32, .n_steps = 8, .rate = 0.002f};
+    EsProveOptions options = {.n_people = 100, .n_envs = 32, .n_steps = 8, .learning_rate = 0.002f};
     EsProveAnswers answers;
     EsProveProgress progress;
     char text[256];

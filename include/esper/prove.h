@@ -40,7 +40,7 @@ typedef struct EsProveOptions {
     int n_nodes;         // states that a search expands at most; 0 = 1,000
     int n_envs;          // proofs side by side in training; 0 = 128
     int n_steps;         // of each between two updates; 0 = 32
-    float rate;          // learning rate; 0 = 0.001
+    float learning_rate; // of Adam; 0 = 0.001
     int n_threads;       // 0 = one per processor
     uint64_t seed;       // of weights and training; 0 = 42
     uint64_t graph_seed; // of the generated graph; 0 = 1

@@ -1,4 +1,4 @@
-// The suite `transfer`: copies between host and device, and on the device, in bytes copied per
+// The suite `transfer`: copies between CPU and device memory, and on the device, in bytes per
 // second. On the CPU all of them are memcpy.
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 typedef struct TransferCase {
     size_t bytes;
     EsCopy direction;
-    int is_pinned; // the host's memory
+    int is_pinned; // CPU memory
 } TransferCase;
 
 typedef struct TransferFixture {

@@ -97,10 +97,10 @@ static EsStatus print_plan(void *grow, const EsConfig *config, const EsRunMemory
     ES_TRY(es_run_command_print_config(config));
     double step_seconds = 0, update_seconds = 0;
     ES_TRY(es_grow_run_predict(grow, &step_seconds, &update_seconds));
-    es_print("\n# host        %s, %lld parameters, room for %lld more in %d slots, %d of them\n",
-             model->host.name, (long long)model->layout.n_host_weights,
-             (long long)(model->layout.n_parameters - model->layout.n_host_parameters),
-             model->n_slots, settings->n_envs);
+    es_print(
+        "\n# hosts       %d of %s, %lld parameters each, up to %lld more for seeds in %d slots\n",
+        settings->n_envs, model->host.name, (long long)model->layout.n_host_weights,
+        (long long)(model->layout.n_parameters - model->layout.n_host_parameters), model->n_slots);
     printf("# memory      %.1f MiB parameters, gradients, momentum and snapshots of hosts\n",
            4.0 * 4.0 * (double)(model->layout.n_parameters * settings->n_envs) / 1048576);
     es_run_memory_print(memory);

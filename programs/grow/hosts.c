@@ -91,8 +91,8 @@ static EsStatus print_plan(void *hosts, const EsConfig *config, const EsRunMemor
     ES_TRY(es_run_command_print_config(config));
     es_print("\n# device      %s, %s, %d units\n", report.device->name, report.device->architecture,
              report.device->n_processors);
-    es_print("# host        %s, %lld parameters, %d of them\n", report.host->name,
-             (long long)report.n_parameters, report.n_envs);
+    es_print("# hosts       %d of %s, %lld parameters each\n", report.n_envs, report.host->name,
+             (long long)report.n_parameters);
     printf("# memory      %.1f MiB parameters and optimiser, %.1f MiB activations, %.1f MiB data\n",
            (double)report.store_bytes / 1048576, (double)report.activation_bytes / 1048576,
            (double)report.dataset_bytes / 1048576);

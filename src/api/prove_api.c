@@ -59,8 +59,9 @@ static EsStatus check_options(const EsProveOptions *options) {
                            (long long)ranges[i].value, (long long)ranges[i].high);
         }
     }
-    if (!(options->rate >= 0 && options->rate <= 1)) {
-        return ES_FAIL(ARGUMENT, "rate is %g, must be 0..1", (double)options->rate);
+    if (!(options->learning_rate >= 0 && options->learning_rate <= 1)) {
+        return ES_FAIL(ARGUMENT, "learning_rate is %g, must be 0..1",
+                       (double)options->learning_rate);
     }
     if (options->folder == NULL && options->rules != NULL) {
         return ES_FAIL(ARGUMENT, "rules go with a folder; a generated graph has its own");
@@ -84,7 +85,7 @@ static void choose_settings(EsProve *prove, const EsProveOptions *options) {
     training->env.n_envs = or_default(options->n_envs, training->env.n_envs);
     training->n_steps = or_default(options->n_steps, training->n_steps);
     training->seed = options->seed != 0 ? options->seed : training->seed;
-    training->ppo.rate = options->rate > 0 ? options->rate : 0.001f;
+    training->ppo.rate = options->learning_rate > 0 ? options->learning_rate : 0.001f;
 }
 
 static EsStatus load_graph(const EsProveOptions *options, EsKnowledgeGraph **graph) {

@@ -100,7 +100,7 @@ EsStatus es_data_file_skip(EsDataFile *file, int64_t n_bytes);
 EsStatus es_data_file_expect(const EsDataFile *file, const char *items, int64_t n_items,
                              int64_t n_bytes);
 
-// Fail when a packed file goes on behind what was read.
+// Fails when a packed file goes on behind the bytes read so far.
 EsStatus es_data_file_end(EsDataFile *file);
 
 // --- arrays: npy_reader.c ---

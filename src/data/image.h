@@ -31,9 +31,9 @@ typedef struct EsImage {
     uint8_t *pixels; // owned     [height, width, n_channels]; NULL: the header alone was read
 } EsImage;
 
-// Decode the bytes of a PNG or JPEG file: grey images have one channel, all others three; what is
-// transparent lies over white, 16 bits become 8. `name` is for messages. INPUT when the bytes are
-// damaged or of another format, UNSUPPORTED without the library. On failure *image is empty.
+// Decodes the bytes of a PNG or JPEG file: grey images have one channel, all others three;
+// transparent parts lie over white, 16 bits become 8. `name` is for messages. INPUT when the bytes
+// are damaged or of another format, UNSUPPORTED without the library. On failure *image is empty.
 EsStatus es_image_decode(const char *name, const void *bytes, size_t n_bytes, EsImage *image);
 
 // Size and channels alone, without the pixels.

@@ -1,5 +1,5 @@
 // Runs the calls of an exported network one input at a time, with floats or 8 bits, to find scales
-// and to measure what they cost. The loops are those of the exported C.
+// and to measure their cost. The loops are those of the exported C.
 #include "fit/export_int8.h"
 
 #include <math.h>

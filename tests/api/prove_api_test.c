@@ -101,9 +101,10 @@ TEST(mistakes_are_told) {
     EXPECT_STATUS(es_prove_search(prove, "uncle(X,Y)", &found), ARGUMENT);
     EXPECT_STATUS(es_prove_train(prove, 0, NULL), ARGUMENT);
     es_prove_destroy(prove);
-    static const EsProveOptions wrong[] = {
-        {.n_people = -1}, {.n_people = 1}, {.max_atoms = 1000},   {.n_envs = 1 << 20},
-        {.rate = -1.0f},  {.rate = NAN},   {.rules = "rules.txt"}};
+    static const EsProveOptions wrong[] = {{.n_people = -1},         {.n_people = 1},
+                                           {.max_atoms = 1000},      {.n_envs = 1 << 20},
+                                           {.learning_rate = -1.0f}, {.learning_rate = NAN},
+                                           {.rules = "rules.txt"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         EXPECT_STATUS(es_prove_create(&wrong[i], &prove), ARGUMENT);
         EXPECT(prove == NULL);

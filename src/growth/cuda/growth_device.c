@@ -32,13 +32,13 @@ static EsGrowthDeviceReport report_captures(const EsGrowth *growth) {
 static void queue_training(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     const EsGrowthArrays *arrays = &d->arrays;
-    EsFusedInstances rows = {
+    EsFusedInstances instances = {
         .n_instances = arrays->n_envs, .env = arrays->train_env, .slots = arrays->train_slots};
     es_growth_cuda_begin_step(arrays, growth->stream);
     for (int64_t b = 0; b < arrays->step_batches; b++) {
         EsFusedBatch batch = {.step = arrays->batch_number + b,
                               .loss_scale = arrays->is_scaled ? arrays->loss_scale : NULL};
-        es_fused_step_train(d->fused, growth->stream, &rows, &batch);
+        es_fused_step_train(d->fused, growth->stream, &instances, &batch);
         es_growth_cuda_update(arrays, batch.step, growth->stream,
                               b % growth->options.gradient_stride == 0);
     }
@@ -48,12 +48,12 @@ static void queue_validation(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     const EsDataset *dataset = growth->model.dataset;
     const EsGrowthArrays *arrays = &d->arrays;
-    EsFusedInstances rows = {.n_instances = (int64_t)arrays->n_envs * arrays->max_patterns,
-                             .n_active = arrays->n_trials,
-                             .env = arrays->trial_env,
-                             .slots = arrays->trial_slots};
+    EsFusedInstances instances = {.n_instances = (int64_t)arrays->n_envs * arrays->max_patterns,
+                                  .n_active = arrays->n_trials,
+                                  .env = arrays->trial_env,
+                                  .slots = arrays->trial_slots};
     es_growth_cuda_list_trials(arrays, growth->stream);
-    es_fused_step_evaluate(d->fused, growth->stream, &rows,
+    es_fused_step_evaluate(d->fused, growth->stream, &instances,
                            es_split_first(dataset, &dataset->validation),
                            arrays->n_validation_images);
     es_growth_cuda_results(arrays, growth->stream);
@@ -237,7 +237,7 @@ static EsStatus settle_prunes(EsGrowth *growth) {
                           sizeof(int32_t) * (size_t)growth->options.n_envs, ES_COPY_TO_DEVICE);
 }
 
-// --- trials of the host's choice ---
+// --- trials that the CPU asks for ---
 
 // As many trials as there is room for, all on the same images; results into the trials. The pinned
 // block holds count, environments and slots on the way out, losses and counts on the way back.
@@ -259,11 +259,11 @@ static EsStatus run_trials(EsGrowth *growth, EsGrowthTrial *trials, int64_t n) {
     ES_TRY(es_stream_copy(stream, arrays->trial_env, env, bytes, ES_COPY_TO_DEVICE));
     ES_TRY(es_stream_copy(stream, arrays->trial_off, off, bytes, ES_COPY_TO_DEVICE));
     es_growth_cuda_fill_trials(arrays, stream, n);
-    EsFusedInstances rows = {.n_instances = n,
-                             .n_active = arrays->n_trials,
-                             .env = arrays->trial_env,
-                             .slots = arrays->trial_slots};
-    es_fused_step_evaluate(d->fused, stream, &rows, trials->first_image, trials->n_images);
+    EsFusedInstances instances = {.n_instances = n,
+                                  .n_active = arrays->n_trials,
+                                  .env = arrays->trial_env,
+                                  .slots = arrays->trial_slots};
+    es_fused_step_evaluate(d->fused, stream, &instances, trials->first_image, trials->n_images);
     ES_TRY(es_stream_copy(stream, loss, results.loss.data, bytes, ES_COPY_TO_HOST));
     ES_TRY(es_stream_copy(stream, n_correct, results.n_correct.data, bytes, ES_COPY_TO_HOST));
     ES_TRY(es_stream_copy(stream, n_invalid, results.n_invalid.data, bytes, ES_COPY_TO_HOST));

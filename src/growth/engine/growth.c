@@ -193,7 +193,7 @@ static EsStatus create_workers(EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
-// An array of the host: where its address goes, and its size.
+// An array in CPU memory: where its address goes, and its size.
 typedef struct ArrayRequest {
     void *pointer; // to the pointer that takes the memory
     size_t bytes;

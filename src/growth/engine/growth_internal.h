@@ -105,7 +105,7 @@ struct EsGrowth {
     EsGrowthAverage average;
     EsStore *evaluated;          // borrowed: the average's store, else the store
     EsTensor episode;            // owned i32 [E]
-    int32_t *episode_ids;        // owned [E]: the same for the host
+    int32_t *episode_ids;        // owned [E]: the same in CPU memory
     EsGrowthOnDevice *on_device; // owned; NULL on the CPU
     EsGrowthPlans *plans;        // owned
     EsGraph

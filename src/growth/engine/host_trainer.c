@@ -33,7 +33,7 @@ struct EsHostTrainer {
     EsGrowthModel model;
     EsFusedStep *fused; // owned, nullable
     EsGraphCapture graph_capture;
-    EsTensor row_envs;       // i32 [E]: 0, 1, ...
+    EsTensor instance_envs;  // i32 [E]: 0, 1, ...
     Program evaluate[2];     // full batches, and the rest of a split; made when first needed
     EsTensor images, labels; // the whole data set, as graphs see it
     EsTensor episode, step;  // i32 [E], [1]
@@ -164,15 +164,16 @@ static EsStatus create_fused(EsHostTrainer *t) {
     for (int64_t e = 0; e < n_envs; e++) {
         t->index_host[e] = (int32_t)e;
     }
-    ES_TRY(create_tensor(t, ES_DTYPE_I32, 1, &n_envs, t->index_host, &t->row_envs));
+    ES_TRY(create_tensor(t, ES_DTYPE_I32, 1, &n_envs, t->index_host, &t->instance_envs));
     return es_fused_step_create(&fused, &t->fused);
 }
 
 static EsStatus queue_fused(void *context, EsStream *stream) {
     EsHostTrainer *t = context;
-    const EsFusedInstances rows = {.n_instances = t->options.n_envs, .env = t->row_envs.data};
+    const EsFusedInstances instances = {.n_instances = t->options.n_envs,
+                                        .env = t->instance_envs.data};
     const EsFusedBatch batch = {.step = t->step.data};
-    es_fused_step_train(t->fused, stream, &rows, &batch);
+    es_fused_step_train(t->fused, stream, &instances, &batch);
     es_optimiser_step(t->optimiser, stream);
     es_kernels_of(t->device)->count_steps(stream, &t->step);
     return ES_STATUS_OK;
@@ -248,7 +249,7 @@ void es_host_trainer_destroy(EsHostTrainer *t) {
     es_store_destroy(t->average);
     es_store_destroy(t->store);
     EsTensor *const tensors[] = {&t->images, &t->labels, &t->episode,
-                                 &t->step,   &t->index,  &t->row_envs};
+                                 &t->step,   &t->index,  &t->instance_envs};
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
         es_device_destroy_tensor(tensors[i]);
     }
@@ -288,7 +289,7 @@ EsStatus es_host_trainer_wait(EsHostTrainer *t) {
     return es_device_status(t->device);
 }
 
-// Loss and counts of a program's last run to the host. Waits.
+// Copies loss and counts of a program's last run to CPU memory. Waits.
 static EsStatus fetch_results(EsHostTrainer *t, const Program *program) {
     int64_t n_envs = t->options.n_envs;
     EsFusedResults results;
