@@ -312,6 +312,11 @@ static EsStatus load(EsGrowth *growth, const char *path) {
     return ES_FAIL(UNSUPPORTED, "%s: episodes are loaded on the CPU alone; use --device cpu", path);
 }
 
+static EsStatus take_envs(EsGrowth *growth, EsGrowth *from, const int64_t *envs) {
+    (void)growth, (void)from, (void)envs;
+    return ES_FAIL(UNSUPPORTED, "environments are moved on the CPU alone; use --device cpu");
+}
+
 // --- the backend ---
 
 const EsGrowthBackend *es_growth_backend_cuda(void) {
@@ -337,6 +342,7 @@ const EsGrowthBackend *es_growth_backend_cuda(void) {
                                             .measure_episodes = measure_episodes,
                                             .save = save,
                                             .load = load,
+                                            .take_envs = take_envs,
                                             .queue = &queue};
     return &backend;
 }

@@ -391,7 +391,8 @@ static const EsGrowthBackend cpu_backend = {.create = create_on_cpu,
                                             .run_trials = es_growth_run_trials,
                                             .measure_episodes = measure_episodes,
                                             .save = es_growth_file_save,
-                                            .load = es_growth_file_load};
+                                            .load = es_growth_file_load,
+                                            .take_envs = es_growth_file_take_envs};
 
 // --- life ---
 
@@ -542,6 +543,10 @@ EsStatus es_growth_save(EsGrowth *growth, const char *path) {
 
 EsStatus es_growth_load(EsGrowth *growth, const char *path) {
     return growth->backend->load(growth, path);
+}
+
+EsStatus es_growth_take_envs(EsGrowth *growth, EsGrowth *from, const int64_t *envs) {
+    return growth->backend->take_envs(growth, from, envs);
 }
 
 // --- queued work ---

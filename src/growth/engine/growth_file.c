@@ -216,11 +216,8 @@ EsStatus es_growth_file_load(EsGrowth *growth, const char *path) {
 
 // --- moving to another growth ---
 
-EsStatus es_growth_take_envs(EsGrowth *growth, EsGrowth *from, const int64_t *envs) {
+EsStatus es_growth_file_take_envs(EsGrowth *growth, EsGrowth *from, const int64_t *envs) {
     EsNamedTensor own[N_TENSORS], theirs[N_TENSORS];
-    if (growth->on_device != NULL) {
-        return ES_FAIL(UNSUPPORTED, "environments are moved on the CPU alone");
-    }
     ES_ASSERT(from->shown.moment == ES_GROWTH_DECIDED);
     int n = list_tensors(growth, own);
     list_tensors(from, theirs);
