@@ -252,11 +252,12 @@ static int is_terminal(void) {
 
 static void print_start(const EsRunCommand *command, const EsRunSettings *settings,
                         const char *about, const EsRunSession *session) {
+    const char *word = es_run_kind_round(settings->kind);
     char place[80] = "";
     if (command->resume != NULL && session->n_rounds_before >= settings->n_rounds) {
-        snprintf(place, sizeof place, "; all %d rounds are done", settings->n_rounds);
+        snprintf(place, sizeof place, "; all %d %ss are done", settings->n_rounds, word);
     } else if (command->resume != NULL) {
-        snprintf(place, sizeof place, "; it goes on with round %lld of %d",
+        snprintf(place, sizeof place, "; it goes on with %s %lld of %d", word,
                  (long long)session->n_rounds_before + 1, settings->n_rounds);
     }
     // a message is one line
@@ -325,10 +326,9 @@ EsExit es_run_command_finish(const char *name, EsStatus status, const EsRunOutco
     }
     EsExit code = es_command_finish(name, status);
     if (code == ES_EXIT_DONE && outcome->diverged_since > 0) {
-        es_message(
-            "esper %s: the run diverged: from round %lld on no loss was finite, or no update "
-            "had a finite step. All of it is saved; a lower learning rate may help\n",
-            name, (long long)outcome->diverged_since);
+        es_message("esper %s: the run diverged: from %s %lld on no loss was finite, or no update "
+                   "had a finite step. All of it is saved; a lower learning rate may help\n",
+                   name, es_run_kind_round(name), (long long)outcome->diverged_since);
         return ES_EXIT_FAILED;
     }
     return code == ES_EXIT_DONE && outcome->has_lost_events ? ES_EXIT_LOST_EVENTS : code;

@@ -52,6 +52,8 @@ EsExit es_run_program_end(EsProgramRun *run) {
         run->status = program->print_results(run->work, run->input, run->session.folder);
     } else if (run->status == ES_STATUS_IO && has_run && program->print_unsaved != NULL) {
         program->print_unsaved(run->work, run->input);
+    } else if (run->status == ES_STATUS_INTERRUPTED && has_run && program->print_stopped != NULL) {
+        program->print_stopped(run->work, run->session.folder);
     }
     program->destroy(run->work);
     return es_run_command_finish(program->name, run->status, &run->session.outcome);

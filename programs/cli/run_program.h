@@ -39,6 +39,7 @@ typedef struct EsRunProgram {
     EsStatus (*print_plan)(void *work, const EsConfig *config, const EsRunMemory *memory);
     EsStatus (*print_results)(void *work, const EsRunInput *input, const char *folder);
     void (*print_unsaved)(void *work, const EsRunInput *input); // NULL: nothing; after IO
+    void (*print_stopped)(void *work, const char *folder); // NULL: nothing; after Ctrl-C, to stderr
 } EsRunProgram;
 
 // A command between its two halves.

@@ -167,6 +167,16 @@ static EsStatus print_results(void *fit, const EsRunInput *input, const char *fo
     return ES_STATUS_OK;
 }
 
+static void print_stopped(void *fit, const char *folder) {
+    EsFitReport report = es_fit_run_report(fit);
+    if (report.network != NULL) {
+        es_message(
+            "the best network so far, %.2f %% of the validation samples and %lld parameters, "
+            "is in %s/" ES_RUN_NETWORKS "/1\n",
+            report.best_accuracy, (long long)report.network->n_parameters, folder);
+    }
+}
+
 static const EsRunProgram program = {.name = "fit",
                                      .smaller = "a smaller --batch",
                                      .create = create_fit,
@@ -174,7 +184,8 @@ static const EsRunProgram program = {.name = "fit",
                                      .rounds = rounds_of_fit,
                                      .describe = describe,
                                      .print_plan = print_plan,
-                                     .print_results = print_results};
+                                     .print_results = print_results,
+                                     .print_stopped = print_stopped};
 
 EsExit cmd_fit(int argc, char **argv) {
     EsRunCommand command = {0};

@@ -20,11 +20,19 @@
 // rows of one step or round; further findings are counted in their details
 #define MAX_ANOMALIES 256
 
-static const char stop_message[] =
+// For a signal handler: whole texts, for kinds of run with rounds and with epochs.
+static const char stop_after_round[] =
     "\nstopping after this round, or soon without it; Ctrl-C again quits at once\n";
+static const char stop_after_epoch[] =
+    "\nstopping after this epoch, or soon without it; Ctrl-C again quits at once\n";
 
 static const char quit_message[] =
     "\nquit at once: what the last checkpoint does not have is lost\n";
+
+// "round" or "epoch".
+static const char *word_of(const EsRun *run) {
+    return es_run_kind_round(run->options.settings->kind);
+}
 
 // A run without a usable checkpoint starts again when the user agrees; its telemetry is kept beside
 // it, for it may be all that is left of hours.
@@ -32,9 +40,8 @@ static EsStatus start_again(const EsRun *run) {
     char backup[ES_RUN_PATH_BYTES];
     const char *root = es_run_folder_root(run->folder);
     ES_TRY(es_run_back_up_telemetry(run->folder, backup));
-    es_log(ES_LOG_WARNING,
-           "%s has no checkpoint to go on from: the run starts again with round 1%s%s", root,
-           backup[0] != '\0' ? "; earlier records are in " : "", backup);
+    es_log(ES_LOG_WARNING, "%s has no checkpoint to go on from: the run starts again with %s 1%s%s",
+           root, word_of(run), backup[0] != '\0' ? "; earlier records are in " : "", backup);
     return ES_STATUS_OK;
 }
 
@@ -92,14 +99,15 @@ static EsStatus open_resumed(EsRun *run) {
                    ? ES_STATUS_OK
                    : ES_FAIL(INPUT,
                              "%s has no checkpoint to go on from; with --restart it starts again "
-                             "with round 1, and keeps its telemetry in before-<n>/",
-                             es_run_folder_root(run->folder));
+                             "with %s 1, and keeps its telemetry in before-<n>/",
+                             es_run_folder_root(run->folder), word_of(run));
     }
     ES_TRY(check_settings(run));
     run->n_rounds_done = run->n_rounds_saved = es_checkpoint_round(run->checkpoint);
     if (options->settings->n_rounds < run->n_rounds_done) {
-        return ES_FAIL(CONFIG, "%s has %lld rounds already; it cannot go on to round %d",
-                       options->resume, (long long)run->n_rounds_done, options->settings->n_rounds);
+        return ES_FAIL(CONFIG, "%s has %lld %ss already; it cannot go on to %s %d", options->resume,
+                       (long long)run->n_rounds_done, word_of(run), word_of(run),
+                       options->settings->n_rounds);
     }
     return find_best_score(run);
 }
@@ -138,8 +146,8 @@ static EsStatus add_file_sinks(EsRun *run) {
             char backup[ES_RUN_PATH_BYTES], damage[512];
             snprintf(damage, sizeof damage, "%s", es_status_detail());
             ES_TRY(es_run_back_up_database(run->folder, backup));
-            es_log(ES_LOG_WARNING, "%s; it is now in %s, and a new one begins with round %lld",
-                   damage, backup, (long long)run->n_rounds_done + 1);
+            es_log(ES_LOG_WARNING, "%s; it is now in %s, and a new one begins with %s %lld", damage,
+                   backup, word_of(run), (long long)run->n_rounds_done + 1);
             status = es_sqlite_sink_open(path, last_round, &sink);
         }
         if (status == ES_STATUS_UNSUPPORTED) {
@@ -290,7 +298,8 @@ EsStatus es_run_start(EsRun *run) {
     ES_ASSERT(!run->is_started);
     run->session_start_ns = es_clock_ns();
     run->is_watching = 1;
-    ES_TRY(es_stop_signal_begin(stop_message, quit_message));
+    int has_epochs = strcmp(word_of(run), "epoch") == 0;
+    ES_TRY(es_stop_signal_begin(has_epochs ? stop_after_epoch : stop_after_round, quit_message));
     ES_TRY(start_folder(run));
     ES_TRY(open_hub(run));
     ES_TRY(run->options.resume != NULL ? mark_resumed(run) : ES_STATUS_OK);

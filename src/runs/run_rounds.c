@@ -304,6 +304,11 @@ static EsStatus save_round(EsRun *run, const EsRunWork *work) {
     return ES_STATUS_OK;
 }
 
+// "round" or "epoch".
+static const char *word_of(const EsRun *run) {
+    return es_run_kind_round(run->options.settings->kind);
+}
+
 // The command that goes on with the run.
 static const char *write_resume(const EsRun *run, char command[RESUME_BYTES]) {
     char folder[RESUME_BYTES - 40];
@@ -323,8 +328,8 @@ static EsStatus check_folder(const EsRun *run) {
     }
     char saved[64] = "";
     if (run->n_rounds_saved > 0) {
-        snprintf(saved, sizeof saved, "; %lld of %lld rounds are saved there",
-                 (long long)run->n_rounds_saved, (long long)run->n_rounds_done);
+        snprintf(saved, sizeof saved, "; %lld of %lld %ss are saved there",
+                 (long long)run->n_rounds_saved, (long long)run->n_rounds_done, word_of(run));
     }
     return ES_FAIL(IO, "%s%s. Go on with: esper %s --resume %s", es_status_detail(), saved,
                    es_run_kind_command(run->options.settings->kind),
@@ -335,11 +340,11 @@ static EsStatus check_folder(const EsRun *run) {
 static EsStatus fail_save(const EsRun *run, EsStatus status) {
     char command[RESUME_BYTES];
     return es_status_set(status, __FILE__, __LINE__,
-                         "round %lld could not be saved: %s. %lld of %lld rounds are saved; when "
+                         "%s %lld could not be saved: %s. %lld of %lld %ss are saved; when "
                          "the cause is gone, go on with: %s",
-                         (long long)run->n_rounds_done, es_status_detail(),
+                         word_of(run), (long long)run->n_rounds_done, es_status_detail(),
                          (long long)run->n_rounds_saved, (long long)run->n_rounds_done,
-                         write_resume(run, command));
+                         word_of(run), write_resume(run, command));
 }
 
 // Saves when it is due. A failure is logged once and training goes on, since the next one may
@@ -362,9 +367,8 @@ static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
         return status == ES_STATUS_OK ? status : fail_save(run, status);
     }
     if (!run->has_failed_save) {
-        es_log(ES_LOG_WARNING,
-               "checkpoint of round %lld failed: %s; the run goes on and tries again",
-               (long long)run->n_rounds_done, es_status_detail());
+        es_log(ES_LOG_WARNING, "checkpoint of %s %lld failed: %s; the run goes on and tries again",
+               word_of(run), (long long)run->n_rounds_done, es_status_detail());
         run->has_failed_save = 1;
     }
     return ES_STATUS_OK;
@@ -378,14 +382,15 @@ static EsStatus fail_interrupted(const EsRun *run, int is_dropped) {
     char dropped[120] = "", command[RESUME_BYTES];
     if (is_dropped && n_lost > 0) {
         snprintf(dropped, sizeof dropped,
-                 "the current round and %lld unsaved before it were dropped; ", (long long)n_lost);
+                 "the current %s and %lld unsaved before it were dropped; ", word_of(run),
+                 (long long)n_lost);
     } else if (is_dropped) {
-        snprintf(dropped, sizeof dropped, "the current round was dropped; ");
+        snprintf(dropped, sizeof dropped, "the current %s was dropped; ", word_of(run));
     }
     return run->n_rounds_saved > 0
-               ? ES_FAIL(INTERRUPTED,
-                         "interrupted; %s%lld of %lld rounds are saved. Go on with: %s", dropped,
-                         (long long)run->n_rounds_saved, (long long)run->options.settings->n_rounds,
+               ? ES_FAIL(INTERRUPTED, "interrupted; %s%lld of %lld %ss are saved. Go on with: %s",
+                         dropped, (long long)run->n_rounds_saved,
+                         (long long)run->options.settings->n_rounds, word_of(run),
                          write_resume(run, command))
                : ES_FAIL(INTERRUPTED, "interrupted; %snothing was saved yet. Start again with: %s",
                          dropped, write_resume(run, command));
@@ -463,9 +468,9 @@ static EsStatus finish_work(EsRun *run, const EsRunWork *work) {
         return status;
     }
     return ES_FAIL(INTERRUPTED,
-                   "interrupted; all %lld rounds are saved, but the work after them is not done. "
+                   "interrupted; all %lld %ss are saved, but the work after them is not done. "
                    "Go on with: %s",
-                   (long long)run->n_rounds_saved, write_resume(run, command));
+                   (long long)run->n_rounds_saved, word_of(run), write_resume(run, command));
 }
 
 static int has_rounds_left(const EsRun *run, const EsRunWork *work) {

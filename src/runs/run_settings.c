@@ -42,6 +42,10 @@ const char *es_run_kind_command(const char *kind) {
     return strcmp(kind, "prove") == 0 ? "prove train" : kind;
 }
 
+const char *es_run_kind_round(const char *kind) {
+    return strcmp(kind, "fit") == 0 ? "epoch" : "round";
+}
+
 EsStatus es_run_settings_check_kind(const EsConfig *config) {
     const EsConfigKey *key = find_kind(config);
     char kind[ES_CONFIG_VALUE_BYTES];

@@ -78,6 +78,9 @@ const char *es_run_settings_kind(const EsConfig *config);
 // The command of a kind of run: its own name, but "prove train" for "prove".
 const char *es_run_kind_command(const char *kind);
 
+// The word for a round of this kind: "epoch" for "fit", else "round".
+const char *es_run_kind_round(const char *kind);
+
 // CONFIG when the settings are those of another kind of run.
 EsStatus es_run_settings_check_kind(const EsConfig *config);
 

@@ -9,7 +9,8 @@
 
 EsConsoleProgress es_console_progress(int64_t round, int64_t n_rounds) {
     double missing = es_missing_real();
-    return (EsConsoleProgress){.round = round,
+    return (EsConsoleProgress){.unit = "round",
+                               .round = round,
                                .n_rounds = n_rounds,
                                .percent = missing,
                                .n_steps_done = ES_MISSING_INT,
@@ -17,6 +18,8 @@ EsConsoleProgress es_console_progress(int64_t round, int64_t n_rounds) {
                                .rate_unit = "steps/s",
                                .accuracy = missing,
                                .measured = "validation",
+                               .best = missing,
+                               .n_parameters = ES_MISSING_INT,
                                .mrr = missing,
                                .reward = missing,
                                .entropy = missing,
@@ -119,11 +122,13 @@ typedef enum Field {
     FIELD_STEP,
     FIELD_RATE,
     FIELD_MRR,
+    FIELD_PARAMETERS,
     FIELD_ACCURACY,
+    FIELD_BEST,
     FIELD_TRAINED,
     FIELD_LEFT
 } Field;
-#define N_FIELDS 10
+#define N_FIELDS 12
 
 static int is_known(const EsConsoleProgress *progress, Field field) {
     switch (field) {
@@ -141,8 +146,12 @@ static int is_known(const EsConsoleProgress *progress, Field field) {
         return !es_is_missing_real(progress->rate);
     case FIELD_MRR:
         return !es_is_missing_real(progress->mrr);
+    case FIELD_PARAMETERS:
+        return progress->n_parameters != ES_MISSING_INT;
     case FIELD_ACCURACY:
         return !es_is_missing_real(progress->accuracy);
+    case FIELD_BEST:
+        return !es_is_missing_real(progress->best);
     case FIELD_TRAINED:
         return isfinite(progress->percent);
     case FIELD_LEFT:
@@ -185,6 +194,15 @@ static void add_field(EsText *text, const EsConsoleProgress *progress, Field fie
         es_text_add_string(text, " ");
         add_percent(text, progress->accuracy);
         break;
+    case FIELD_BEST:
+        es_text_add_string(text, "  best ");
+        add_percent(text, progress->best);
+        break;
+    case FIELD_PARAMETERS:
+        es_text_add_string(text, "  ");
+        add_grouped(text, progress->n_parameters);
+        es_text_add_string(text, " parameters");
+        break;
     case FIELD_MRR:
         es_text_add_string(text, "  MRR ");
         add_small(text, progress->mrr, 3);
@@ -202,7 +220,8 @@ static void add_field(EsText *text, const EsConsoleProgress *progress, Field fie
 }
 
 static void add_round(EsText *text, const EsConsoleProgress *progress) {
-    es_text_add_string(text, "round ");
+    es_text_add_string(text, progress->unit);
+    es_text_add_string(text, " ");
     es_text_add_int(text, progress->round);
     if (progress->n_rounds > 0) {
         es_text_add_string(text, "/");
@@ -212,8 +231,8 @@ static void add_round(EsText *text, const EsConsoleProgress *progress) {
 
 void es_console_add_progress(EsText *text, const EsConsoleProgress *progress, size_t max_columns) {
     static const Field order[N_FIELDS] = {
-        FIELD_TRAINED, FIELD_STEP,    FIELD_RATE, FIELD_ACCURACY, FIELD_MRR,
-        FIELD_REWARD,  FIELD_ENTROPY, FIELD_KL,   FIELD_SEEDS,    FIELD_LEFT};
+        FIELD_TRAINED, FIELD_STEP,   FIELD_RATE,    FIELD_ACCURACY, FIELD_BEST,  FIELD_PARAMETERS,
+        FIELD_MRR,     FIELD_REWARD, FIELD_ENTROPY, FIELD_KL,       FIELD_SEEDS, FIELD_LEFT};
     size_t begin = text->length;
     for (int n_given_up = 0; n_given_up <= N_FIELDS; n_given_up++) {
         text->length = begin;
@@ -317,6 +336,26 @@ void es_console_add_rollback(EsText *text, const EsPacket *packet, int64_t row) 
     add_place(text, packet, row);
     add_comparison(text, "loss ", real_cell(packet, row, "loss"),
                    real_cell(packet, row, "threshold"), 0);
+}
+
+void es_console_add_seed(EsText *text, const EsPacket *packet, int64_t row) {
+    es_text_add_string(text, "candidate ");
+    es_text_add_int(text, es_packet_int(packet, row, es_event_column(packet->type, "env")));
+    es_text_add_string(text, ": ");
+    add_text_cell(text, packet, row, "blueprint", "seed");
+    es_text_add_string(text, packet->type == ES_EVENT_SEED_GERMINATED   ? " germinated in "
+                             : packet->type == ES_EVENT_SEED_FOSSILIZED ? " fossilised in "
+                                                                        : " pruned in ");
+    add_text_cell(text, packet, row, "slot", "?");
+    if (packet->type == ES_EVENT_SEED_PRUNED) {
+        es_text_add_string(text, ": ");
+        add_text_cell(text, packet, row, "reason", "unknown reason");
+    } else {
+        es_text_add_string(text, ", ");
+        add_grouped(text,
+                    es_packet_int(packet, row, es_event_column(packet->type, "n_parameters")));
+        es_text_add_string(text, " parameters");
+    }
 }
 
 void es_console_add_evaluation(EsText *text, const EsPacket *packet, size_t max_columns) {

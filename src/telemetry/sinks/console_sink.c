@@ -102,6 +102,10 @@ typedef struct ConsoleSink {
     int64_t update_round;          // of the latest update of the policy; 0 before
     double update_entropy, update_kl;
     int is_prove;         // accuracy is the share of episodes that ended as they should
+    int is_fit;           // rounds are epochs, environments candidates
+    double best_accuracy; // fit: of the best network so far; NaN before
+    int64_t n_parameters; // fit: of that network
+    int64_t n_candidates; // fit: that are left; 0 while unknown
     int64_t ranked_round; // of the latest validation; 0 before
     double mrr;
 
@@ -215,17 +219,76 @@ static double real_cell(const EsPacket *packet, const char *column) {
     return es_packet_real(packet, 0, es_event_column(packet->type, column));
 }
 
-static void take_start(ConsoleSink *sink, const EsPacket *packet) {
+static int is_text(const EsPacket *packet, int64_t row, const char *column, const char *text) {
     size_t bytes = 0;
-    const char *kind = es_packet_text(packet, 0, es_event_column(packet->type, "kind"), &bytes);
-    sink->n_run_envs = es_packet_int(packet, 0, es_event_column(packet->type, "n_envs"));
-    sink->is_prove = kind != NULL && bytes == 5 && memcmp(kind, "prove", bytes) == 0;
+    const char *cell = es_packet_text(packet, row, es_event_column(packet->type, column), &bytes);
+    return cell != NULL && bytes == strlen(text) && memcmp(cell, text, bytes) == 0;
 }
+
+static void take_start(ConsoleSink *sink, const EsPacket *packet) {
+    sink->n_run_envs = es_packet_int(packet, 0, es_event_column(packet->type, "n_envs"));
+    sink->is_prove = is_text(packet, 0, "kind", "prove");
+    sink->is_fit = is_text(packet, 0, "kind", "fit");
+    // a resumed fit may have dropped some
+    sink->n_candidates = sink->options.first_round == 0 ? sink->n_run_envs : 0;
+}
+
+// --- a fit ---
+
+static EsConsoleProgress begin_progress(const ConsoleSink *sink, int64_t round) {
+    EsConsoleProgress progress = es_console_progress(round, sink->options.n_rounds);
+    if (sink->is_fit) {
+        progress.unit = "epoch";
+        progress.best = sink->best_accuracy;
+        progress.n_parameters =
+            es_is_missing_real(progress.best) ? ES_MISSING_INT : sink->n_parameters;
+    }
+    return progress;
+}
+
+static void print_dropped(ConsoleSink *sink, int64_t n_left) {
+    begin_line(sink);
+    es_text_add_string(&sink->out, "candidates dropped: ");
+    es_text_add_int(&sink->out, sink->n_candidates - n_left);
+    es_text_add_string(&sink->out, ", left: ");
+    es_text_add_int(&sink->out, n_left);
+    end_line(sink);
+}
+
+static void take_metrics(ConsoleSink *sink, const EsPacket *packet) {
+    for (int64_t row = 0; sink->is_fit && row < packet->n_rows; row++) {
+        double value = es_packet_real(packet, row, es_event_column(packet->type, "value"));
+        if (!(value >= 0 && value < 1e15)) {
+            continue;
+        }
+        if (is_text(packet, row, "name", "esper.fit.best_accuracy")) {
+            sink->best_accuracy = value;
+        } else if (is_text(packet, row, "name", "esper.fit.parameters")) {
+            sink->n_parameters = llround(value);
+        } else if (is_text(packet, row, "name", "esper.fit.candidates")) {
+            int64_t n_left = llround(value);
+            if (n_left < sink->n_candidates) {
+                print_dropped(sink, n_left);
+            }
+            sink->n_candidates = n_left;
+        }
+    }
+}
+
+static void print_seeds(ConsoleSink *sink, const EsPacket *packet) {
+    for (int64_t row = 0; sink->is_fit && row < packet->n_rows; row++) {
+        begin_line(sink);
+        es_console_add_seed(&sink->out, packet, row);
+        end_line(sink);
+    }
+}
+
+// --- rounds ---
 
 static void take_round(ConsoleSink *sink, const EsPacket *packet) {
     int64_t round = packet->header->round;
     time_round(sink, packet, real_cell(packet, "seconds"));
-    EsConsoleProgress progress = es_console_progress(round, sink->options.n_rounds);
+    EsConsoleProgress progress = begin_progress(sink, round);
     // a round of one step is a pass over the images (hosts without growth): steps say nothing then
     int64_t n_steps = es_packet_int(packet, 0, es_event_column(packet->type, "n_steps"));
     sink->has_steps |= sink->n_run_envs > 0 && n_steps > sink->n_run_envs;
@@ -235,11 +298,15 @@ static void take_round(ConsoleSink *sink, const EsPacket *packet) {
         progress.rate = real_cell(packet, "steps_per_second");
         progress.rate_unit = "steps/s";
     }
-    progress.accuracy = real_cell(packet, "accuracy");
+    if (sink->is_fit) { // its best is all that counts
+        progress.rate = es_missing_real();
+    } else {
+        progress.accuracy = real_cell(packet, "accuracy");
+        progress.n_seeds = es_packet_int(packet, 0, es_event_column(packet->type, "n_seeds"));
+    }
     progress.measured = sink->is_prove ? "right" : progress.measured;
     progress.mrr = sink->ranked_round == round ? sink->mrr : progress.mrr;
     progress.reward = real_cell(packet, "reward");
-    progress.n_seeds = es_packet_int(packet, 0, es_event_column(packet->type, "n_seeds"));
     if (sink->update_round == round) {
         progress.entropy = sink->update_entropy;
         progress.kl_divergence = sink->update_kl;
@@ -262,7 +329,7 @@ static int begin_step(ConsoleSink *sink, const EsPacket *packet) {
     int64_t round = packet->header->round;
     sink->has_steps |= packet->header->step > 0;
     int has_share = sink->progress.round == round && isfinite(sink->progress.percent);
-    if (!sink->options.is_terminal || has_share) {
+    if (!sink->options.is_terminal || has_share || sink->is_fit) {
         return 0;
     }
     if (sink->is_complete || sink->progress.round != round) {
@@ -293,9 +360,9 @@ static void take_progress(ConsoleSink *sink, const EsPacket *packet) {
         return;
     }
     double mean = sink->n_timed > 0 ? mean_round_seconds(sink) : seconds * 100 / percent;
-    EsConsoleProgress progress = es_console_progress(round, sink->options.n_rounds);
+    EsConsoleProgress progress = begin_progress(sink, round);
     progress.percent = percent;
-    progress.rate = n_images > 0 ? (double)n_images / seconds : es_missing_real();
+    progress.rate = n_images > 0 && !sink->is_fit ? (double)n_images / seconds : es_missing_real();
     progress.rate_unit = "images/s";
     progress.seconds_left = estimate_left(sink, mean, sink->options.n_rounds - round + 1, seconds);
     if (sink->options.is_terminal) {
@@ -454,6 +521,14 @@ static EsStatus write_packet(void *state, const EsPacket *packet) {
     case ES_EVENT_ENV_STEPPED:
         take_env_steps(sink, packet);
         break;
+    case ES_EVENT_METRIC:
+        take_metrics(sink, packet);
+        break;
+    case ES_EVENT_SEED_GERMINATED:
+    case ES_EVENT_SEED_FOSSILIZED:
+    case ES_EVENT_SEED_PRUNED:
+        print_seeds(sink, packet);
+        break;
     case ES_EVENT_ANOMALY_DETECTED:
         print_warnings(sink, &sink->anomalies, packet, "rule", es_console_add_anomaly);
         break;
@@ -502,6 +577,7 @@ EsStatus es_console_sink_open(const EsConsoleOptions *options, EsSink *sink) {
     ES_TRY(es_allocate(sizeof *state, (void **)&state));
     state->options = *options;
     state->progress = es_console_progress(0, options->n_rounds);
+    state->best_accuracy = es_missing_real();
     *sink = (EsSink){"console", state, write_packet, flush_lines, close_sink};
     return ES_STATUS_OK;
 }

@@ -107,6 +107,72 @@ TEST(a_comparison_is_told_now_and_then) {
         "comparing policies: 1,200 of 1,200 episodes, the last by heuristic\n");
 }
 
+// --- fits ---
+
+static void start_fit(const EsSink *sink, int64_t n_candidates) {
+    EsRunStartedEvent row = {.kind = "fit", .n_envs = n_candidates};
+    EXPECT_STATUS(write_rows(sink, ES_EVENT_RUN_STARTED, 0, -1, &row, 1), OK);
+}
+
+static void write_seeds(const EsSink *sink, int64_t round) {
+    EsSeedGerminatedEvent germinated[2] = {
+        {.env = 2, .slot = "r1c0", .blueprint = "conv_light", .n_parameters = 1184},
+        {.env = 0, .slot = "r0c1", .blueprint = "norm", .n_parameters = 41}};
+    EsSeedFossilizedEvent fossilized = {
+        .env = 2, .slot = "r1c0", .blueprint = "conv_light", .n_parameters = 1184};
+    EsSeedPrunedEvent pruned = {
+        .env = 0, .slot = "r0c1", .blueprint = "norm", .reason = "policy_prune"};
+    EXPECT_STATUS(write_rows(sink, ES_EVENT_SEED_GERMINATED, round, 0, germinated, 2), OK);
+    EXPECT_STATUS(write_rows(sink, ES_EVENT_SEED_FOSSILIZED, round, 0, &fossilized, 1), OK);
+    EXPECT_STATUS(write_rows(sink, ES_EVENT_SEED_PRUNED, round, 0, &pruned, 1), OK);
+}
+
+TEST(an_epoch_of_a_fit_is_a_line_with_its_best_network) {
+    Plain plain;
+    open_plain(&plain, (EsConsoleOptions){.n_rounds = 20});
+    start_fit(&plain.sink, 4);
+    EsRoundCompletedEvent row = full_round(10);
+    row.reward = es_missing_real();
+    write_round(&plain.sink, 1, row); // nothing was finite yet
+    EXPECT_STATUS(write_metric(&plain.sink, 2, "esper.fit.best_accuracy", 91.23), OK);
+    EXPECT_STATUS(write_metric(&plain.sink, 2, "esper.fit.parameters", 19123), OK);
+    EXPECT_STATUS(write_metric(&plain.sink, 2, "esper.fit.candidates", 4), OK);
+    EXPECT_STATUS(write_metric(&plain.sink, 2, "esper.round.accuracy", 12), OK);
+    write_round(&plain.sink, 2, row);
+    EsRoundProgressedEvent progress = {.percent = 35.4, .n_images = 1000, .seconds = 31};
+    EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_ROUND_PROGRESSED, 3, -1, &progress, 1), OK);
+    EXPECT_STATUS(write_metric(&plain.sink, 3, "esper.fit.candidates", 2), OK);
+    close_plain(&plain, "epoch 1/20  left 3 min 10 s\n"
+                        "epoch 2/20  best 91.2 %  19,123 parameters  left 3 min 00 s\n"
+                        "epoch 3/20  trained 35 %  best 91.2 %  19,123 parameters  "
+                        "left 2 min 50 s\n"
+                        "candidates dropped: 2, left: 2\n");
+}
+
+TEST(seeds_of_a_fit_have_lines) {
+    Plain plain;
+    open_plain(&plain, (EsConsoleOptions){.n_rounds = 20});
+    start_fit(&plain.sink, 4);
+    write_seeds(&plain.sink, 1);
+    close_plain(&plain, "candidate 2: conv_light germinated in r1c0, 1,184 parameters\n"
+                        "candidate 0: norm germinated in r0c1, 41 parameters\n"
+                        "candidate 2: conv_light fossilised in r1c0, 1,184 parameters\n"
+                        "candidate 0: norm pruned in r0c1: policy_prune\n");
+}
+
+// Those that were dropped before are no news; other kinds of run have thousands of seeds.
+TEST(a_resumed_fit_and_other_runs_stay_silent) {
+    Plain plain;
+    open_plain(&plain, (EsConsoleOptions){.n_rounds = 20, .first_round = 9});
+    start_fit(&plain.sink, 4);
+    EXPECT_STATUS(write_metric(&plain.sink, 10, "esper.fit.candidates", 1), OK);
+    close_plain(&plain, "");
+    open_plain(&plain, (EsConsoleOptions){.n_rounds = 20});
+    write_seeds(&plain.sink, 1);
+    EXPECT_STATUS(write_metric(&plain.sink, 1, "esper.fit.candidates", 1), OK);
+    close_plain(&plain, "");
+}
+
 TEST(missing_parts_are_left_out) {
     Plain plain;
     open_plain(&plain, (EsConsoleOptions){.n_rounds = 0});

@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# `esper fit` as a user runs it: results and files, refusals, budgets, Ctrl-C, resuming, threads; and the commands that look
+# at such a run.
+#
+# usage: fit_test.sh PATH_TO_ESPER
+set -uo pipefail
+esper=$(realpath "$1")
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/../script_test.sh"
+cd "$folder" || exit 1
+
+small=(--data tiny --candidates 4 --epochs 6 --max-params 4000 --epoch-batches 12 --policy random)
+same_network() { # what A B
+    local file
+    for file in network.json network.safetensors; do
+        cmp "$2/networks/1/$file" "$3/networks/1/$file" || fail "$1: $file differs"
+    done
+}
+
+# --- refusals ---
+run 2 fit
+expect_part "no data" "$err" "there is no data: --data takes"
+run 2 fit --data nowhere/at-all
+expect_part "no such data" "$err" "nowhere/at-all"
+run 2 fit --data tiny --max-params 200
+expect_part "too few parameters" "$err" "--max-params 200 is too small for "
+run 2 fit --data tiny --task cifar_baseline --max-params 500
+expect_part "a host that is too large" "$err" 'host "cifar_baseline" has 6274 parameters for this data, more than --max-params 500'
+run 2 fit --data tiny --batch 9000
+expect_part "a batch that is too large" "$err" "larger than the 8000 training samples"
+run 2 fit --data tiny --policy heuristics
+expect_part "no such policy" "$err" 'no policy "heuristics"'
+run 2 fit --data tiny --candidates 0
+expect_part "no candidates" "$err" "--candidates: 0 is outside 1..256"
+"$esper" fit --data tiny --device cuda --out cuda > out.txt 2> err.txt && fail "--device cuda: exit code 0"
+grep -q "fit runs on the CPU" err.txt || grep -qi "cuda" err.txt || fail "--device cuda: $(cat err.txt)"
+[[ ! -e runs && ! -e cuda ]] || fail "a refused fit leaves a folder"
+
+# --- a dry run ---
+run 0 fit "${small[@]}" --dry-run
+expect_part "dry run" "$out" "# hosts       Images of 16 x 16 x 1, 10 classes, at most 4000 parameters"
+expect_part "dry run" "$out" "# policy      random: it was asked for"
+expect_part "dry run" "$out" "# time"
+[[ ! -e runs ]] || fail "a dry run makes a folder"
+
+# --- a whole run ---
+run 0 fit "${small[@]}" --out whole --threads 1
+whole=$out
+expect_part "what is fitted" "$err" "4 candidates, 6 epochs of 12 updates; grown by random (it was asked for)"
+expect_part "progress" "$err" $'\ncandidate 0: '
+expect_part "progress" "$err" $'\ncandidates dropped: 2, left: 2\n'
+[[ $err =~ $'\n'"epoch 6/6  best "[0-9.]+" %  "[0-9,]+" parameters"$ ]] || fail "progress: $err"
+expect_part "drawing" "$out" "mean over pixels, linear"
+expect_part "recall" "$out" "recall by class:"
+expect_part "confusions" "$out" "confusions (row: the sample's class"
+expect_part "accuracy" "$out" "on 2000 samples that decided nothing; validation"
+expect_part "where" "$out" "written to whole/networks/1"
+expect_part "way on" "$out" "predict with it: esper predict whole INPUT..."
+[[ $(sed -n 's/^ *in all *//p' <<< "$out") -le 4000 ]] || fail "more parameters than asked for: $out"
+run 0 fit "${small[@]}" --out two --threads 2 --quiet
+same_network "two threads" whole two
+expect_text "results with two threads" "${out// two/ whole}" "$whole"
+
+# its network is one to predict with, and scores what was printed
+python3 - << 'PYTHON'
+import struct
+
+with open("images.idx", "wb") as file:
+    file.write(struct.pack(">IIII", 2051, 40, 16, 16) + bytes(i * 7 % 256 for i in range(40 * 256)))
+PYTHON
+run 0 predict whole images.idx
+expect_text "predictions" "$(wc -l <<< "$out")" 41
+run 0 export whole --c exported
+run 0 fit "${small[@]}" --out json --json --quiet
+same_network "as JSON" whole json
+python3 - "$folder/out" whole/networks/1/network.json << 'PYTHON' || fail "fit --json: $out"
+import json, sys
+
+root, network = json.load(open(sys.argv[1])), json.load(open(sys.argv[2]))
+made = network["made_by"]
+assert root["run"] == "json" and root["data"] == "tiny" and root["policy"] == "random", root
+assert root["epochs"] == 6 and 1 <= root["epoch"] <= 6 and 0 <= root["candidate"] < 4, root
+low, high = root["test_interval"]
+assert low < root["test_accuracy"] < high and high - low < 5, root
+assert len(root["recall"]) == 10 and all(0 <= r <= 100 for r in root["recall"]), root
+# classes have 200 test samples each
+assert abs(sum(root["recall"]) / 10 - root["test_accuracy"]) < 1e-6, root
+assert 0 < root["parameters"] <= 4000, root
+for key in "test_accuracy", "validation_accuracy":
+    assert abs(root[key] - made[key]) < 1e-9, (key, root, made)
+PYTHON
+
+# --- the commands that look at runs ---
+run 0 runs .
+expect_text "runs" "$(grep -cE '^(whole|two|json) +fit +6/6 .* done$' <<< "$out")" 3
+run 0 diff whole two
+expect_part "diff" "$out" "whole"
+expect_text "decisions in the database" \
+    "$(ask whole "select (select count(*) from decisions where op = 'GERMINATE' and is_success) - (select count(*) from raw_events where event = 'seed_germinated')")" 0
+((  $(ask whole "select count(*) from raw_events where event = 'seed_germinated'") > 0 )) || fail "nothing germinated"
+expect_text "rounds in the database" "$(ask whole "select count(*) || ' ' || count(distinct round) from rounds")" "6 6"
+expect_text "the best in the database" \
+    "$(ask whole "select round(max(value), 2) from metrics where name = 'esper.fit.best_accuracy'")" \
+    "$(sed -n 's/.*; validation \([0-9.]*\) %$/\1/p' <<< "$whole" | sed 's/0$//')"
+run 0 fit --resume whole --quiet
+expect_text "a resumed run that is done" "$out" "$whole"
+run 2 fit --resume whole --epochs 8 # refused before anything is written
+expect_part "other epochs" "$err" "the fit began with 6 epochs, which its learning rates follow, and cannot go on with 8"
+run 2 fit --resume whole --candidates 8
+expect_part "other candidates" "$err" "[fit] candidates is 4 in the run that is resumed"
+run 2 grow --resume whole
+expect_part "another command" "$err" "\`esper fit --resume whole\` goes on with it"
+
+# --- budgets ---
+many=(--data tiny --candidates 4 --epochs 500 --max-params 4000 --epoch-batches 12 --policy random --quiet)
+run 0 fit "${many[@]}" --target-accuracy 14 --out target
+n=$(ask target "select count(*) from rounds")
+((n < 100)) || fail "--target-accuracy 14 takes $n epochs"
+cp -r target/networks target-networks
+run 0 fit --resume target --quiet
+expect_text "epochs of a resumed run that is done" "$(ask target "select count(*) from rounds")" "$n"
+cmp target-networks/1/network.safetensors target/networks/1/network.safetensors || fail "a resumed run that is done trains on"
+run 0 fit "${many[@]}" --max-seconds 0.3 --out seconds
+n=$(ask seconds "select count(*) from rounds")
+((n < 400)) || fail "--max-seconds 0.3 takes $n epochs"
+run 0 fit --resume seconds --quiet
+expect_text "epochs of a resumed run that is done" "$(ask seconds "select count(*) from rounds")" "$n"
+
+# --- Ctrl-C ---
+# interrupt NAME EVENT ARGUMENTS...: SIGINT once there is such an event; the exit code is that of every interrupted run
+interrupt() {
+    local name=$1 event=$2 child code
+    shift 2
+    "$esper" fit "$@" --telemetry.jsonl=on --out "$name" > out.txt 2> err.txt &
+    child=$!
+    for ((i = 0; i < 600; i++)); do
+        grep -qs "$event" "$name/events.jsonl" && break
+        sleep 0.05
+    done
+    kill -INT $child
+    wait $child
+    code=$?
+    out=$(cat out.txt)
+    err=$(cat err.txt)
+    [[ $code == 130 ]] || fail "interrupted: exit code $code; $err"
+}
+interrupt stopped round_completed --data tiny --candidates 4 --epochs 500 --max-params 4000 --epoch-batches 12 --policy random
+expect_part "interrupted" "$err" "of 500 epochs are saved. Go on with: esper fit --resume stopped"
+expect_part "interrupted" "$err" "the best network so far, "
+expect_part "interrupted" "$err" "is in stopped/networks/1"
+run 0 predict stopped images.idx
+
+# a long epoch is dropped after the seconds that it may take
+start=$SECONDS
+interrupt dropped round_progressed --data tiny --candidates 2 --epochs 2 --epoch-batches 90000 --run.stop_seconds=1
+((SECONDS - start < 60)) || fail "a long epoch is not dropped"
+expect_part "dropped" "$err" "the current epoch was dropped; nothing was saved yet. Start again with: esper fit --resume dropped --restart"
+
+# --- removal ---
+echo mine > two/networks/1/notes.txt
+run 0 runs --prune --yes whole json target seconds stopped
+run 0 runs --prune --yes two
+for name in whole json target seconds stopped; do
+    [[ ! -e $name ]] || fail "$(find $name)"
+done
+[[ -e two/networks/1/notes.txt && ! -e two/networks/1/network.json ]] || fail "$(find two)"
+finish
