@@ -72,6 +72,31 @@ static void print_worst_pairs(const EsGrownNetwork *network, const EsNetworkScor
     }
 }
 
+// Whoever wins is printed first.
+static void print_comparison(const EsFitComparison *comparison) {
+    printf("\ncomparison, %d seed%s, test accuracy in %%, same epochs and recipe:\n"
+           "  %-38s %6s  %-16s %-22s %10s\n",
+           comparison->n_seeds, comparison->n_seeds == 1 ? "" : "s", "", "mean", "  [95 %]",
+           "against the fit", "parameters");
+    for (int k = 0; k < ES_FIT_VARIANTS; k++) {
+        int v = comparison->order[k];
+        const EsInterval *mean = &comparison->mean[v], *other = &comparison->difference[v];
+        double ignored = 0;
+        char interval[32] = "", difference[48] = "";
+        if (isfinite(mean->low)) {
+            snprintf(interval, sizeof interval, "[%.2f, %.2f]", mean->low, mean->high);
+            snprintf(difference, sizeof difference, "%+.2f [%+.2f, %+.2f]", other->mean, other->low,
+                     other->high);
+        } else {
+            snprintf(difference, sizeof difference, "%+.2f", other->mean);
+        }
+        printf("  %-38s %6.2f  %-16s %-22s %10.0f\n", es_fit_variant_meaning((EsFitVariant)v),
+               mean->mean, interval, v == ES_FIT_FIT ? "" : difference,
+               es_mean(&comparison->outcomes[v][0].n_parameters, comparison->n_seeds,
+                       sizeof comparison->outcomes[v][0], &ignored));
+    }
+}
+
 static void print_summary(const EsFitReport *report, const char *folder) {
     const EsNetworkScore *score = report->score;
     const EsGrownNetwork *network = report->network;
@@ -91,6 +116,9 @@ static void print_summary(const EsFitReport *report, const char *folder) {
     } else {
         printf("\nvalidation accuracy %.2f %%; the data has no test samples\n",
                report->best_accuracy);
+    }
+    if (report->comparison != NULL) {
+        print_comparison(report->comparison);
     }
     es_print("%lld parameters; candidate %lld, epoch %lld; written to %s/" ES_RUN_NETWORKS "/1\n",
              (long long)network->n_parameters, (long long)report->best_candidate,
@@ -118,6 +146,15 @@ static EsStatus print_json(const EsFitReport *report, const EsFitSettings *setti
             json_array_append_new(recalls, es_json_number(es_network_score_recall(score, k)));
         }
         json_object_set_new(root, "recall", recalls);
+    }
+    for (int v = 0; report->comparison != NULL && root != NULL && v < ES_FIT_VARIANTS; v++) {
+        const EsFitComparison *comparison = report->comparison;
+        const EsInterval *mean = &comparison->mean[v], *other = &comparison->difference[v];
+        json_t *row = json_pack(
+            "{s:[o, o, o], s:[o, o, o]}", "test_accuracy", es_json_number(mean->mean),
+            es_json_number(mean->low), es_json_number(mean->high), "against_fit",
+            es_json_number(other->mean), es_json_number(other->low), es_json_number(other->high));
+        json_object_set_new(root, es_fit_variant_name((EsFitVariant)v), row);
     }
     return es_json_print(root, 15);
 }
@@ -200,6 +237,7 @@ EsExit cmd_fit(int argc, char **argv) {
         ES_OPTION_KEY("policy", "fit.policy", "NAME"),
         ES_OPTION_KEY("max-seconds", "fit.max_seconds", "X"),
         ES_OPTION_KEY("target-accuracy", "fit.target_accuracy", "X"),
+        ES_OPTION_KEY("compare", "fit.compare", "SEEDS"),
         ES_OPTION_KEY("task", "fit.task", "NAME"),
         ES_OPTION_KEY("image-size", "fit.image_size", "N"),
         ES_OPTION_KEY("label", "fit.label", "COLUMN"),

@@ -1,5 +1,5 @@
-// Hosts for a data set and a limit of parameters, where the user names none; and larger hosts of
-// the same kind, to compare grown networks with.
+// Hosts for a data set and a limit of parameters, where the user names none; and larger hosts to
+// compare grown networks with.
 //
 // Images are pooled until 4 to 8 pixels a side are left, and channels double with each pool; *wide*
 // hosts have one block at each resolution, *deep* ones two narrower ones. Rows get one layer or

@@ -31,6 +31,7 @@ EsPolicyKind es_policy_parse_kind(const char *text) {
     return strcmp(text, "wait") == 0                                  ? ES_POLICY_WAIT
            : strcmp(text, "random") == 0                              ? ES_POLICY_RANDOM
            : strcmp(text, "heuristic") == 0                           ? ES_POLICY_HEURISTIC
+           : strcmp(text, "eager") == 0                               ? ES_POLICY_EAGER
            : strncmp(text, SCRIPT_PREFIX, strlen(SCRIPT_PREFIX)) == 0 ? ES_POLICY_SCRIPT
                                                                       : ES_POLICY_LEARNED;
 }
@@ -60,8 +61,31 @@ static EsStatus open_script(EsPolicy *policy, const char *path) {
     return es_sha256_file(path, policy->hash, NULL);
 }
 
+// Germinates from the second step on, the largest blueprints first, and takes out seeds that do
+// harm beyond the noise of a validation.
+static EsHeuristicSettings eager_settings(const EsGrowthSettings *growth) {
+    static const int32_t order[] = {ES_BLUEPRINT_ID_CONV_HEAVY, ES_BLUEPRINT_ID_CONV_LIGHT,
+                                    ES_BLUEPRINT_ID_BOTTLENECK, ES_BLUEPRINT_ID_DEPTHWISE,
+                                    ES_BLUEPRINT_ID_MLP,        ES_BLUEPRINT_ID_MLP_SMALL,
+                                    ES_BLUEPRINT_ID_CONV_SMALL, ES_BLUEPRINT_ID_NORM};
+    EsHeuristicSettings rules = es_heuristic_settings(growth);
+    rules.first_step = 2;
+    rules.prune_points = -100;
+    rules.ransom_gain = -100;
+    rules.fossil_points = -0.25f;
+    rules.n_rotation = 0;
+    for (size_t i = 0; i < ES_COUNT_OF(order); i++) {
+        if (rules.n_rotation < ES_ROTATION_MAX && es_blueprint_is_legal(growth, order[i])) {
+            rules.rotation[rules.n_rotation++] = order[i];
+        }
+    }
+    return rules;
+}
+
 static EsStatus open_heuristic(EsPolicy *policy) {
-    policy->rules = es_heuristic_settings(policy->context.settings);
+    const EsGrowthSettings *settings = policy->context.settings;
+    policy->rules = policy->kind == ES_POLICY_EAGER ? eager_settings(settings)
+                                                    : es_heuristic_settings(settings);
     return es_allocate(sizeof *policy->memory * (size_t)policy->context.n_envs,
                        (void **)&policy->memory);
 }
@@ -73,7 +97,7 @@ EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPoli
     if (kind == ES_POLICY_LEARNED && access(text, F_OK) != 0) {
         return ES_FAIL(ARGUMENT,
                        "there is no policy \"%s\": a policy is wait, random, heuristic, "
-                       "script:FILE, or the path of a policy file; --policy ppo trains one",
+                       "eager, script:FILE, or the path of a policy file; --policy ppo trains one",
                        text);
     }
     ES_TRY(allocate(context, kind, policy));
@@ -82,6 +106,7 @@ EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPoli
         ES_TRY_GOTO(open_script(*policy, text + strlen(SCRIPT_PREFIX)));
         break;
     case ES_POLICY_HEURISTIC:
+    case ES_POLICY_EAGER:
         ES_TRY_GOTO(open_heuristic(*policy));
         break;
     case ES_POLICY_LEARNED:
@@ -169,6 +194,10 @@ static void decide_heuristic(EsPolicy *policy, const EsGrowthState *state,
     EsSeed seeds[ES_SLOTS_MAX];
     for (int64_t e = 0; e < policy->context.n_envs; e++) {
         EsGrowthEnv env = es_policy_load(state, e, seeds);
+        if (policy->kind == ES_POLICY_EAGER) { // does not wait for the host
+            env.is_stabilised = 1;
+            env.plateau_steps = policy->rules.plateau_steps;
+        }
         actions[e] = es_heuristic_decide(&policy->rules, policy->context.settings, &env, seeds,
                                          &masks[e], &policy->memory[e]);
     }
@@ -186,6 +215,7 @@ EsStatus es_policy_decide(EsPolicy *policy, const EsGrowthState *state, const Es
         }
         return ES_STATUS_OK;
     case ES_POLICY_HEURISTIC:
+    case ES_POLICY_EAGER:
         decide_heuristic(policy, state, masks, actions);
         return ES_STATUS_OK;
     case ES_POLICY_SCRIPT:

@@ -4,6 +4,8 @@
 //   wait        nothing, ever
 //   random      a legal operation, then legal values, uniformly
 //   heuristic   waits for a plateau, germinates from a rotation, keeps those that contribute
+//   eager       the same rules without waiting: germinates the largest blueprint that it may, keeps
+//               seeds that do no harm; for networks with a limit of parameters
 //   script      a written schedule (growth/engine/schedule.h)
 //   learned     a policy network; draws, or takes the most likely
 //
@@ -28,6 +30,7 @@ typedef enum EsPolicyKind {
     ES_POLICY_WAIT,
     ES_POLICY_RANDOM,
     ES_POLICY_HEURISTIC,
+    ES_POLICY_EAGER,
     ES_POLICY_SCRIPT,
     ES_POLICY_LEARNED
 } EsPolicyKind;
@@ -46,7 +49,7 @@ typedef struct EsPolicy EsPolicy;
 // file, whether or not it exists.
 EsPolicyKind es_policy_parse_kind(const char *text);
 
-// "wait", "random", "heuristic", "script:FILE", or the path of a policy file. ARGUMENT when it is
+// "wait", "random", "heuristic", "eager", "script:FILE", or the path of a policy file. ARGUMENT when it is
 // none of these; INPUT when a file is invalid, or was trained on another host.
 EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPolicy **policy);
 

@@ -30,7 +30,7 @@ static void release_candidates(EsFitGroup *group) {
     forget_candidates(group);
 }
 
-// The first policy in the folder that was trained for such a host, else the heuristic; notes why.
+// The first policy in the folder that was trained for such a host, else the eager one; notes why.
 static EsStatus choose_policy(EsFitGroup *group, const EsPolicyContext *context) {
     const char *folder = group->options.policy_folder;
     EsFolderEntry *entries = NULL;
@@ -57,7 +57,7 @@ static EsStatus choose_policy(EsFitGroup *group, const EsPolicyContext *context)
     if (group->policy != NULL) {
         return ES_STATUS_OK;
     }
-    snprintf(group->policy_name, sizeof group->policy_name, "heuristic");
+    snprintf(group->policy_name, sizeof group->policy_name, "eager");
     return es_policy_open(group->policy_name, context, &group->policy);
 }
 

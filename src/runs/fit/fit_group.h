@@ -30,7 +30,7 @@ typedef struct EsFitGroupOptions {
     const EsDataset *dataset;
     EsDevice *device;          // a CPU
     const char *policy;        // for es_policy_open; "": the first of the folder that fits, else
-    const char *policy_folder; // the heuristic; NULL: no folder
+    const char *policy_folder; // the eager one; NULL: no folder
     int64_t max_parameters;
     const EsFitTopology *planted; // [N] of a new group; NULL: they begin as hosts alone
 } EsFitGroupOptions;

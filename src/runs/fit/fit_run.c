@@ -44,6 +44,7 @@ struct EsFitRun {
     double seconds;                       // of all epochs, those of earlier sessions included
     EsNetworkScore score;
     int has_score;
+    EsFitComparison *comparison; // owned; NULL until it is made
     Progress progress;
     EsRun *run;    // borrowed, during a round
     int64_t round; // that is running
@@ -230,6 +231,7 @@ void es_fit_run_destroy(EsFitRun *fit) {
     }
     es_fit_search_destroy(fit->search);
     es_release(fit->rows);
+    es_release(fit->comparison);
     es_host_unload(&fit->named_host);
     es_dataset_destroy(&fit->dataset);
     es_device_close(fit->device);
@@ -530,7 +532,12 @@ static EsStatus finish(void *context, EsRun *run) {
         fit->has_score = 1;
         best->origin.test_accuracy = fit->score.accuracy;
     }
-    return write_best(fit);
+    ES_TRY(write_best(fit));
+    if (fit->settings->n_compared == 0) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_allocate(sizeof *fit->comparison, (void **)&fit->comparison));
+    return es_fit_compare(&fit->search->options, run, fit->settings->n_compared, fit->comparison);
 }
 
 EsRunWork es_fit_run_work(EsFitRun *fit) {
@@ -564,5 +571,6 @@ EsFitReport es_fit_run_report(const EsFitRun *fit) {
                          .best_candidate = search->best_candidate,
                          .best_accuracy = search->best_accuracy,
                          .n_candidates = es_fit_search_list(search, places),
-                         .score = fit->has_score ? &fit->score : NULL};
+                         .score = fit->has_score ? &fit->score : NULL,
+                         .comparison = fit->comparison};
 }

@@ -14,7 +14,7 @@
 
 #include "fit/host_choice.h"
 #include "fit/network_report.h"
-#include "runs/fit/fit_settings.h"
+#include "runs/fit/fit_compare.h"
 #include "runs/run.h"
 
 typedef struct EsFitRun EsFitRun;
@@ -39,6 +39,7 @@ typedef struct EsFitReport {
     double best_accuracy;        // on the validation split, percent
     int n_candidates;            // that are left
     const EsNetworkScore *score; // on the test split; NULL until the run is over, and without test
+    const EsFitComparison *comparison; // NULL without
 } EsFitReport;
 EsFitReport es_fit_run_report(const EsFitRun *fit);
 

@@ -13,10 +13,18 @@
 // samples that a decision is measured on; candidates are ranked on the whole split
 #define DECISION_SAMPLES 2000
 
-// an episode of fewer epochs has the short dwell times
-#define SHORT_EPISODE 75
-
 // --- life ---
+
+// An epoch has as many updates as many steps of `esper grow`: every stage lasts one, a blend one to
+// three.
+static void set_dwells(EsGrowthSettings *settings) {
+    settings->training_dwell = settings->blending_dwell = settings->holding_dwell = 1;
+    settings->embargo_dwell = settings->reset_dwell = settings->prune_age = 1;
+    for (int i = 0; i < 3; i++) {
+        settings->tempo[i] = i + 1;
+    }
+    settings->governor_minimum = 5;
+}
 
 static EsStatus create_group(EsFitSearch *search, const EsHostSpec *host, int n, int first,
                              EsFitGroup **group) {
@@ -26,11 +34,7 @@ static EsStatus create_group(EsFitSearch *search, const EsHostSpec *host, int n,
     int n_slots = 0, n_epochs = (int)options->n_epochs;
     ES_TRY(es_slots_parse(host, "all", slots, &n_slots));
     EsGrowthOptions growth = es_growth_defaults(host, slots, n_slots, n);
-    if (n_epochs < SHORT_EPISODE) {
-        EsGrowthSettings brief = es_growth_settings_tiny(n_slots, host->n_classes);
-        brief.blueprints = growth.settings.blueprints;
-        growth.settings = brief;
-    }
+    set_dwells(&growth.settings);
     growth.settings.episode_steps = n_epochs;
     growth.batch = options->batch;
     growth.step_batches = options->n_updates;

@@ -33,6 +33,8 @@ static const EsConfigKey keys[] = {
                     "no epoch begins after this time, 0 = no limit"),
     ES_CONFIG_FLOAT(EsFitSettings, target_accuracy, "fit", "target_accuracy", "0", 0, 100,
                     "validation accuracy at which the fit ends, percent; 0 = none"),
+    ES_CONFIG_INT(EsFitSettings, n_compared, "fit", "compare", "0", 0, 32,
+                  "seeds of a comparison with simple alternatives at the end, 0 = none"),
     ES_CONFIG_INT(EsFitSettings, batch, "fit", "batch", "0", 0, 65536,
                   "samples per update, 0 = 128, or fewer for small data"),
     ES_CONFIG_INT(EsFitSettings, epoch_batches, "fit", "epoch_batches", "0", 0, 100000,

@@ -21,6 +21,7 @@ typedef struct EsFitSettings {
     char policy[1024];     // "" = chosen
     float max_seconds;     // 0 = no limit
     float target_accuracy; // percent of validation, 0 = none
+    int n_compared;        // seeds of the comparison, 0 = none
     int batch;             // 0 = the host's
     int epoch_batches;     // 0 = a pass over the training samples
     float host_learning_rate, seed_learning_rate, clip;

@@ -1,0 +1,68 @@
+// A fit compared with the simple alternatives, honestly: same data, epochs, recipe and limit of
+// parameters, paired seeds, test accuracies with intervals.
+//
+//   fit       the whole fit, once for each seed
+//   host      the host that the fit ended with, without seeds
+//   wider     that host with more channels, deeper: with more blocks, of the final size
+//   scratch   the final topology, trained from its first step on
+//   random    the same search with random growth, as many candidates
+//   search    as many candidates that are random topologies of the same hosts: equal compute
+//
+// Networks of the fits are in networks/1, 2, ... of the run folder; outcomes are written to
+// comparison.json as they come, and a resumed run goes on behind them.
+//
+//     EsFitComparison comparison;
+//     ES_TRY(es_fit_compare(&options, run, n_seeds, &comparison));
+//     print(comparison.variants[comparison.order[0]].mean.mean); // whoever wins
+#ifndef ES_RUNS_FIT_COMPARE_H
+#define ES_RUNS_FIT_COMPARE_H
+
+#include "base/statistics.h"
+#include "runs/fit/fit_search.h"
+#include "runs/run.h"
+
+#define ES_FIT_SEEDS_MAX 32
+
+// NAME, name, meaning
+#define ES_FIT_VARIANT_LIST(X)                                                                     \
+    X(FIT, fit, "this fit")                                                                        \
+    X(HOST, host, "its host alone")                                                                \
+    X(WIDER, wider, "a wider host of the final size")                                              \
+    X(DEEPER, deeper, "a deeper host of the final size")                                           \
+    X(SCRATCH, scratch, "the final topology from scratch")                                         \
+    X(RANDOM, random, "random growth, equal candidates")                                           \
+    X(SEARCH, search, "random topologies, equal candidates")
+
+typedef enum EsFitVariant {
+#define X(NAME, name, meaning) ES_FIT_##NAME,
+    ES_FIT_VARIANT_LIST(X)
+#undef X
+        ES_FIT_VARIANTS
+} EsFitVariant;
+
+const char *es_fit_variant_name(EsFitVariant variant);    // "wider"
+const char *es_fit_variant_meaning(EsFitVariant variant); // "a wider host of the final size"
+
+typedef struct EsFitOutcome {
+    int is_known;
+    double test_accuracy, validation_accuracy; // percent
+    double n_parameters;
+} EsFitOutcome;
+
+typedef struct EsFitComparison {
+    int n_seeds;
+    EsFitOutcome outcomes[ES_FIT_VARIANTS][ES_FIT_SEEDS_MAX];
+    EsInterval mean[ES_FIT_VARIANTS];       // of the test accuracy
+    EsInterval difference[ES_FIT_VARIANTS]; // this variant - fit, paired
+    int order[ES_FIT_VARIANTS];             // the best mean first
+} EsFitComparison;
+
+// `options` are those of the fit, whose network is in networks/1 of the run. Seeds are the fit's
+// and those after it. INTERRUPTED when the user asks to stop.
+EsStatus es_fit_compare(const EsFitSearchOptions *options, EsRun *run, int n_seeds,
+                        EsFitComparison *comparison);
+
+// Means, differences and order from the outcomes, all of which are known.
+void es_fit_comparison_measure(EsFitComparison *comparison);
+
+#endif
