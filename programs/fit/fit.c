@@ -72,7 +72,7 @@ static void print_worst_pairs(const EsGrownNetwork *network, const EsNetworkScor
     }
 }
 
-// Whoever wins is printed first.
+// The winner is printed first.
 static void print_comparison(const EsFitComparison *comparison) {
     printf("\ncomparison, %d seed%s, test accuracy in %%, same epochs and recipe:\n"
            "  %-38s %6s  %-16s %-22s %10s\n",

@@ -12,16 +12,20 @@
 #define CHANNEL_STEP  4
 #define BATCH         128
 
-// A shape of hosts: blocks at each resolution or layers, and its share of the parameters.
+// A shape of hosts: blocks at each resolution or layers, and its share of the parameters; it is as
+// wide as `width_share` allows, and deepened up to `share`.
 typedef struct Shape {
     const char *name;
     int depth;
-    double share;
+    double width_share, share;
 } Shape;
 
-static const Shape image_shapes[] = {
-    {"deep", 2, 0.95}, {"wide", 1, 0.95}, {"small deep", 2, 0.6}, {"small wide", 1, 0.6}};
-static const Shape row_shapes[] = {{"one layer", 1, 0.6}, {"two layers", 2, 0.6}};
+static const Shape image_shapes[] = {{"deepest", 1, 0.4, 0.95},
+                                     {"deep", 2, 0.95, 0.95},
+                                     {"small deep", 2, 0.6, 0.6},
+                                     {"wide", 1, 0.95, 0.95},
+                                     {"small wide", 1, 0.6, 0.6}};
+static const Shape row_shapes[] = {{"one layer", 1, 0.6, 0.6}, {"two layers", 2, 0.6, 0.6}};
 _Static_assert(ES_COUNT_OF(image_shapes) <= ES_HOST_SHAPES, "every shape has a place");
 
 // --- one host ---
@@ -95,11 +99,13 @@ static EsHostSpec widest_host(const EsDataset *dataset, const Shape *shape,
     double most = dataset->kind == ES_DATASET_ROWS ? LAYER_MAX : WIDTH_MAX;
     for (double width = CHANNEL_STEP; width <= most; width += WIDTH_STEP) {
         EsHostSpec host = make_host(dataset, shape, width);
-        if ((double)es_host_parameter_count(&host) <= shape->share * (double)max_parameters) {
-            best = host;
-        }
+        double count = (double)es_host_parameter_count(&host) / (double)max_parameters;
+        int is_narrowest = best.n_blocks == 0 && count <= shape->share;
+        best = count <= shape->width_share || is_narrowest ? host : best;
     }
-    return best;
+    int is_deepened = best.n_blocks > 0 && shape->share > shape->width_share;
+    return is_deepened ? es_host_deepen(&best, (int64_t)(shape->share * (double)max_parameters))
+                       : best;
 }
 
 // --- the choice ---
@@ -166,7 +172,7 @@ EsStatus es_host_choose(const EsDataset *dataset, int64_t max_parameters, EsHost
         }
     }
     if (choice->n_hosts == 0) {
-        const Shape *shape = &shapes[is_rows ? 0 : 1];
+        const Shape *shape = &shapes[is_rows ? 0 : 3]; // the one that takes the least
         EsHostSpec smallest = make_host(dataset, shape, CHANNEL_STEP);
         int64_t count = es_host_parameter_count(&smallest);
         return ES_FAIL(ARGUMENT,

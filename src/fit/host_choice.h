@@ -2,9 +2,9 @@
 // compare grown networks with.
 //
 // Images are pooled until 4 to 8 pixels a side are left, and channels double with each pool; *wide*
-// hosts have one block at each resolution, *deep* ones two narrower ones. Rows get one layer or
-// two. Some hosts take nearly all parameters, others leave four tenths to seeds. Seeds are put
-// where pixels are few.
+// hosts have one block at each resolution, *deep* ones two narrower ones, the *deepest* as many as
+// fit. Rows get one layer or two. Some hosts take nearly all parameters, others leave four tenths
+// to seeds. Seeds are put where pixels are few.
 //
 //     EsHostChoice choice;
 //     ES_TRY(es_host_choose(&dataset, max_parameters, &choice));
@@ -17,7 +17,7 @@
 
 ES_EXTERN_C_BEGIN
 
-#define ES_HOST_SHAPES 4
+#define ES_HOST_SHAPES 5
 
 typedef struct EsHostChoice {
     EsHostSpec hosts[ES_HOST_SHAPES]; // those that fit, at least one

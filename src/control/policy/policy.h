@@ -49,7 +49,7 @@ typedef struct EsPolicy EsPolicy;
 // file, whether or not it exists.
 EsPolicyKind es_policy_parse_kind(const char *text);
 
-// "wait", "random", "heuristic", "eager", "script:FILE", or the path of a policy file. ARGUMENT when it is
+// "wait", "random", "heuristic", "eager", "script:FILE", or the path of a policy file. ARGUMENT for
 // none of these; INPUT when a file is invalid, or was trained on another host.
 EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPolicy **policy);
 

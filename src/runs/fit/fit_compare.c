@@ -320,6 +320,7 @@ EsStatus es_fit_compare(const EsFitSearchOptions *options, EsRun *run, int n_see
     memset(comparison, 0, sizeof *comparison);
     comparison->n_seeds = n_seeds;
     c.options.is_stopped = is_stopped;
+    c.options.decided = NULL;
     c.options.context = NULL;
     if (options->dataset->test.count < 1) {
         return ES_FAIL(INPUT, "data set \"%s\" has no test samples to compare on",

@@ -13,7 +13,7 @@
 //
 //     EsFitComparison comparison;
 //     ES_TRY(es_fit_compare(&options, run, n_seeds, &comparison));
-//     print(comparison.variants[comparison.order[0]].mean.mean); // whoever wins
+//     print(comparison.mean[comparison.order[0]].mean); // of the winner
 #ifndef ES_RUNS_FIT_COMPARE_H
 #define ES_RUNS_FIT_COMPARE_H
 
