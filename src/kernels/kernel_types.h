@@ -48,7 +48,12 @@ typedef struct EsDropoutOptions {
     float probability; // of dropping, in [0, 1)
 } EsDropoutOptions;
 
-typedef enum EsDecay { ES_DECAY_CONSTANT, ES_DECAY_LINEAR, ES_DECAY_COSINE } EsDecay;
+typedef enum EsDecay {
+    ES_DECAY_CONSTANT,
+    ES_DECAY_LINEAR,
+    ES_DECAY_COSINE,
+    ES_DECAY_STEP // kernels see a constant; the owner of the learning rates lowers them by epochs
+} EsDecay;
 
 // How a learning rate moves over a run (schedule_rules.h). All zero: it stays.
 typedef struct EsLearningRateSchedule {

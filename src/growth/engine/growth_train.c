@@ -158,6 +158,8 @@ static void update_part(EsGrowth *growth, EsGrowthWorker *worker, int64_t env,
                         ParameterRange part) {
     float momentum = growth->options.recipe.momentum;
     EsLearningRateSchedule schedule = es_growth_schedule(&growth->options);
+    int64_t epoch = growth->shown.state.env.step[env] - 1;
+    part.learning_rate *= es_recipe_epoch_share(&growth->options.recipe, epoch);
     EsSgdRates rates = {.learning_rate = number_of(growth, &part.learning_rate, ES_DTYPE_F32),
                         .momentum = number_of(growth, &momentum, ES_DTYPE_F32),
                         .weight_decay = number_of(growth, &part.weight_decay, ES_DTYPE_F32),

@@ -271,9 +271,24 @@ static void update_average(EsHostTrainer *t) {
     es_average_update(t->stream, share, &t->store->states, &t->average->states);
 }
 
+// The learning rates of the epoch that the next update belongs to, where the recipe lowers them by
+// epochs; on the CPU.
+static void set_epoch_rates(EsHostTrainer *t) {
+    float *learning_rate = t->optimiser->rates.learning_rate.data;
+    int64_t update = *(const int32_t *)t->step.data;
+    int64_t epoch = t->options.epoch_updates > 0 ? update / t->options.epoch_updates : 0;
+    float share = es_recipe_epoch_share(&t->options.recipe, epoch);
+    for (int64_t e = 0; e < t->options.n_envs; e++) {
+        learning_rate[e] = t->options.optimiser.learning_rate * share;
+    }
+}
+
 EsStatus es_host_trainer_train(EsHostTrainer *t, int64_t n_steps) {
     t->has_trained |= n_steps > 0;
     for (int64_t i = 0; i < n_steps; i++) {
+        if (t->options.recipe.decay == ES_DECAY_STEP) {
+            set_epoch_rates(t);
+        }
         ES_TRY(t->fused != NULL
                    ? es_graph_capture_run(&t->graph_capture, t->stream, 1, queue_fused, t)
                    : es_plan_run(t->train.plan, t->stream));

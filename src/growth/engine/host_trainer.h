@@ -28,6 +28,7 @@ typedef struct EsHostTrainerOptions {
     EsRecipe recipe;       // of labels, images and averages, and the learning rate's course; the
                            // numbers of the updates are the optimiser's (es_recipe_optimiser)
     int64_t n_updates;     // of the run, for that course; 0: it stays
+    int64_t epoch_updates; // of an epoch, for a course by epochs; 0: there is one epoch
     EsDtype precision;     // of activations: F32; on CUDA also BF16, and F16 where it runs fused
     int is_tf32;           // CUDA, F32, fused: convolutions multiply in TF32; on by default
     EsCompileMode mode;

@@ -2,6 +2,7 @@
 // that run it.
 #include "growth/rules/recipe.h"
 
+#include <math.h>
 #include <string.h>
 
 EsRecipe es_recipe_plain(void) {
@@ -11,6 +12,8 @@ EsRecipe es_recipe_plain(void) {
     recipe.weight_decay = 5e-4f;
     recipe.beta1 = 0.9f;
     recipe.beta2 = 0.999f;
+    recipe.step_epochs = 10;
+    recipe.step_factor = 0.5f;
     return recipe;
 }
 
@@ -28,6 +31,10 @@ EsStatus es_recipe_check(const EsRecipe *recipe, const EsDevice *device) {
                        "--device cpu, or average = 0",
                        (double)recipe->average);
     }
+    if (recipe->decay == ES_DECAY_STEP) {
+        return ES_FAIL(UNSUPPORTED, "recipe.schedule = step runs on the CPU alone: use --device "
+                                    "cpu, or schedule = linear or cosine");
+    }
     return ES_STATUS_OK;
 }
 
@@ -36,6 +43,13 @@ EsLearningRateSchedule es_recipe_schedule(const EsRecipe *recipe, int64_t n_upda
     EsLearningRateSchedule schedule = {(EsDecay)recipe->decay, recipe->warmup, recipe->final_share,
                                        is_moving ? n_updates : 0};
     return schedule;
+}
+
+float es_recipe_epoch_share(const EsRecipe *recipe, int64_t epoch) {
+    if (recipe->decay != ES_DECAY_STEP) {
+        return 1.0f;
+    }
+    return (float)pow((double)recipe->step_factor, (double)(epoch / recipe->step_epochs));
 }
 
 EsOptimiserOptions es_recipe_optimiser(const EsRecipe *recipe, float learning_rate) {

@@ -23,8 +23,10 @@ typedef struct EsRecipe {
     // of the rate (kernels/ops/schedule_rules.h)
     int decay;
     float warmup, final_share;
-    float smoothing; // of labels
-    float average;   // share of the averaged weights that an update keeps; 0 = no average
+    int step_epochs; // ES_DECAY_STEP: epochs (steps of an episode, rounds of hosts) between drops,
+    float step_factor; // of the learning rate to this share
+    float smoothing;   // of labels
+    float average;     // share of the averaged weights that an update keeps; 0 = no average
     // augmentation of training images (kernels/ops/gather.h); border: EsBorder
     int pad, flip, border;
     float erase;
@@ -50,8 +52,12 @@ typedef struct EsRecipe {
                         "first moment of AdamW: share kept by an update"),                         \
         ES_CONFIG_FLOAT(T, m.beta2, "recipe", "beta2", "0.999", 0, 0.999999,                       \
                         "second moment of AdamW: share kept by an update"),                        \
-        ES_CONFIG_CHOICE(T, m.decay, "recipe", "schedule", decay_, "constant|linear|cosine",       \
+        ES_CONFIG_CHOICE(T, m.decay, "recipe", "schedule", decay_, "constant|linear|cosine|step",  \
                          "course of the learning rate over an episode or run"),                    \
+        ES_CONFIG_INT(T, m.step_epochs, "recipe", "step_epochs", "10", 1, 1000000,                 \
+                      "schedule = step: epochs between two drops"),                                \
+        ES_CONFIG_FLOAT(T, m.step_factor, "recipe", "step_factor", "0.5", 0, 1,                    \
+                        "schedule = step: share of the learning rate left by a drop"),             \
         ES_CONFIG_FLOAT(T, m.warmup, "recipe", "warmup", warmup_, 0, 1,                            \
                         "share of the updates in which the learning rate rises from 0"),           \
         ES_CONFIG_FLOAT(T, m.final_share, "recipe", "final", "0", 0, 1,                            \
@@ -65,15 +71,20 @@ typedef struct EsRecipe {
         ES_CONFIG_FLOAT(T, m.erase, "recipe", "erase", erase_, 0, 1,                               \
                         "probability that a rectangle of a training image is erased")
 
-// SGD with momentum 0.9 and weight decay 5e-4, nothing else; moments 0.9 and 0.999 for AdamW.
+// SGD with momentum 0.9 and weight decay 5e-4, nothing else; moments 0.9 and 0.999 for AdamW,
+// halves every 10 epochs for a schedule of steps.
 EsRecipe es_recipe_plain(void);
 
-// UNSUPPORTED where the device cannot train by this recipe: a GPU has no AdamW and keeps no
-// averaged weights.
+// UNSUPPORTED where the device cannot train by this recipe: a GPU has no AdamW, keeps no
+// averaged weights and does not lower the learning rate by epochs.
 EsStatus es_recipe_check(const EsRecipe *recipe, const EsDevice *device);
 
 // The course of the learning rate over n_updates; 0 updates where it stays as it is.
 EsLearningRateSchedule es_recipe_schedule(const EsRecipe *recipe, int64_t n_updates);
+
+// The share of the learning rate in epoch number `epoch`, from 0 on, that a schedule of steps
+// leaves; 1 for the others, whose course is in the schedule of updates.
+float es_recipe_epoch_share(const EsRecipe *recipe, int64_t epoch);
 
 // The optimiser of hosts at this learning rate; Nesterov and the schedule are in its rates.
 EsOptimiserOptions es_recipe_optimiser(const EsRecipe *recipe, float learning_rate);

@@ -88,7 +88,8 @@ static EsStatus create_trainer(EsHostsRun *hosts) {
     options.precision = settings->precision == 1 ? ES_DTYPE_BF16 : ES_DTYPE_F32;
     options.is_tf32 = settings->is_tf32;
     options.recipe = settings->recipe;
-    options.n_updates = hosts->dataset.train.count / hosts->batch * settings->run.n_rounds;
+    options.epoch_updates = hosts->dataset.train.count / hosts->batch;
+    options.n_updates = options.epoch_updates * settings->run.n_rounds;
     options.optimiser = es_recipe_optimiser(&settings->recipe, settings->learning_rate);
     options.mode = settings->unfused ? ES_COMPILE_OFF : ES_COMPILE_DEFAULT;
     options.stream = hosts->stream;

@@ -311,6 +311,30 @@ TEST(adamw_follows_a_plain_loop) {
     destroy_growth(growth);
 }
 
+// --- steps of the learning rate ---
+
+// The same bits as rates that are set by hand before the steps of an episode.
+TEST(learning_rates_drop_by_steps) {
+    EsGrowthOptions options = recipe_options("r0c0,r0c1", 2);
+    EsGrowth *by_hand = create_growth(&options, &dataset, 1);
+    options.recipe.decay = ES_DECAY_STEP;
+    options.recipe.step_epochs = 4;
+    EsGrowth *by_recipe = create_growth(&options, &dataset, 1);
+    REQUIRE_OK(es_growth_reset(by_hand, 0));
+    REQUIRE_OK(es_growth_reset(by_recipe, 0));
+    for (int step = 1; step < 12; step++) {
+        by_hand->options.host_learning_rate = by_hand->options.seed_learning_rate =
+            0.01f * (step < 4   ? 1.0f
+                     : step < 8 ? 0.5f
+                                : 0.25f);
+        step_all(by_hand, action_of_step(step));
+        step_all(by_recipe, action_of_step(step));
+        EXPECT(hash_of(by_hand) == hash_of(by_recipe));
+    }
+    destroy_growth(by_hand);
+    destroy_growth(by_recipe);
+}
+
 // --- threads ---
 
 TEST(threads_change_no_bit) {

@@ -148,6 +148,36 @@ TEST(averages_are_evaluated) {
     session_end(&without);
 }
 
+// The same bits as rates that are set by hand between epochs of two updates.
+TEST(learning_rates_drop_by_epochs) {
+    EsHostTrainerOptions options = tiny_options(2);
+    Session by_hand, by_recipe;
+    session_begin(&by_hand, &options, "cpu", 1);
+    options.recipe.decay = ES_DECAY_STEP;
+    options.recipe.step_epochs = 3;
+    options.recipe.step_factor = 0.25f;
+    options.n_updates = 16;
+    options.epoch_updates = 2;
+    session_begin(&by_recipe, &options, "cpu", 1);
+    EsStream *stream = NULL;
+    REQUIRE_OK(es_stream_create(by_hand.device, &stream));
+    for (int epoch = 0; epoch < 8; epoch++) {
+        float rate = options.optimiser.learning_rate * (epoch < 3   ? 1.0f
+                                                        : epoch < 6 ? 0.25f
+                                                                    : 0.0625f);
+        REQUIRE_OK(es_optimiser_set_rates(es_host_trainer_optimiser(by_hand.trainer), stream,
+                                          (float[]){rate, rate}, NULL, NULL));
+        REQUIRE_OK(es_host_trainer_train(by_hand.trainer, 2));
+    }
+    REQUIRE_OK(es_host_trainer_train(by_recipe.trainer, 16));
+    const EsTensor *expected = &es_host_trainer_store(by_hand.trainer)->parameters;
+    EXPECT(memcmp(es_host_trainer_store(by_recipe.trainer)->parameters.data, expected->data,
+                  es_tensor_bytes(expected)) == 0);
+    es_stream_destroy(stream);
+    session_end(&by_hand);
+    session_end(&by_recipe);
+}
+
 TEST(cuda_runs_repeat) {
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");

@@ -108,7 +108,7 @@ expect_part "resumed" "$err" "run folder: $folder/a; it goes on with round 3 of 
 run 0 hosts --task tiny --envs 2 --threads 1 --rounds 3 --out "$folder/d" --quiet
 diff -r "$folder/a/checkpoints/3" "$folder/d/checkpoints/3" > /dev/null || fail "a resumed run differs"
 # a recipe whose state is more than weights and momentum
-recipe=(--recipe.average=0.99 --recipe.optimiser=adamw --rate 0.002)
+recipe=(--recipe.average=0.99 --recipe.optimiser=adamw --recipe.schedule=step --recipe.step_epochs=2 --rate 0.002)
 run 0 hosts --task tiny --envs 2 --threads 2 --rounds 2 --out "$folder/recipe" --quiet "${recipe[@]}"
 [[ -s $folder/recipe/checkpoints/2/average.safetensors ]] || fail "a checkpoint has no averaged weights"
 run 0 hosts --resume "$folder/recipe" --rounds 3 --quiet
