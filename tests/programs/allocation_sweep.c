@@ -42,6 +42,9 @@
     "grow --task tiny --envs 2 --threads 1 --episode-steps 4 --step-batches 1 "                    \
     "--validation-images 50 --policy ppo --hidden 8 --eval 2 --checkpoint.every=1 "                \
     "--checkpoint.keep=9"
+#define FIT                                                                                        \
+    "fit --data tiny --candidates 2 --epochs 2 --epoch-batches 1 --batch 32 --max-params 4000 "    \
+    "--policy random --threads 1 --checkpoint.every=1 --checkpoint.keep=9"
 #define TRAIN                                                                                      \
     "prove train --generated 12 --envs 2 --steps 4 --policy.embed=8 --policy.hidden=8 "            \
     "--policy.layers=1 --nodes 4 --depth 2 --validate.queries=3 --validate.corruptions=2 "         \
@@ -87,6 +90,9 @@ static const Case cases[] = {
     {"grow", GROW NO_DATABASE " --rounds 2 --quiet --out out", NULL, "grow --quiet"},
     {"grow-sinks", GROW ALL_SINKS "--rounds 2 --out out", NULL, "grow --quiet"},
     {"grow-resume", "grow --resume out --rounds 2 --json", GROW HALF "out", "grow"},
+    {"fit", FIT NO_DATABASE " --quiet --out out", NULL, "fit --quiet"},
+    {"fit-sinks", FIT ALL_SINKS "--out out", NULL, "fit --quiet"},
+    {"fit-resume", "fit --resume out --json", FIT " --out out", "fit"}, // of one that is done
     {"prove-train", TRAIN NO_DATABASE " --rounds 2 --quiet --out out", NULL, "prove train --quiet"},
     {"prove-train-sinks", TRAIN ALL_SINKS "--rounds 2 --out out", NULL, "prove train --quiet"},
     {"prove-train-resume", "prove train --resume out --rounds 2", TRAIN HALF "out", "prove train"},
@@ -421,14 +427,15 @@ static const char *find_harm(const Sweep *sweep, const Case *test, const Outcome
         char command[2048];
         snprintf(command, sizeof command, "%s", test->command);
         if (exists("out/config.ini")) {
-            snprintf(command, sizeof command, "%s --resume out --rounds 2", test->finish);
+            snprintf(command, sizeof command, "%s --resume out --run.rounds=2", test->finish);
         }
         Outcome finished = run(sweep, command, NULL);
         // only a run without any checkpoint may ask for this
         if (finished.code == 2 && strstr(finished.errors, "--restart") != NULL &&
             !exists("out/checkpoints/1/DONE") && !exists("out/checkpoints/2/DONE")) {
             forget(&finished);
-            snprintf(command, sizeof command, "%s --resume out --rounds 2 --restart", test->finish);
+            snprintf(command, sizeof command, "%s --resume out --run.rounds=2 --restart",
+                     test->finish);
             finished = run(sweep, command, NULL);
         }
         int code = finished.code;
@@ -443,8 +450,8 @@ static const char *find_harm(const Sweep *sweep, const Case *test, const Outcome
         snprintf(what, sizeof what, "other bytes in %s", path);
         return what;
     }
-    // a checkpoint that had to wait for the next round has no event
-    if (outcome->code == 0 && strstr(outcome->errors, "checkpoint of round") == NULL) {
+    // a checkpoint that had to wait for the next round or epoch has no event
+    if (outcome->code == 0 && strstr(outcome->errors, "warning: checkpoint of ") == NULL) {
         return find_missing_events(sweep);
     }
     return NULL;

@@ -3,6 +3,7 @@
 #include "base/range_check.h"
 #include "mutate.h"
 #include "proof/agent/proof_policy_file.h"
+#include "runs/fit/fit_run.h"
 #include "runs/grow/hosts_run.h"
 #include "runs/prove/prove_run.h"
 
@@ -10,11 +11,13 @@
 typedef struct SavedRun {
     EsProveSettings prove_settings;
     EsHostsSettings hosts_settings;
+    EsFitSettings fit_settings;
     EsConfig config;
     EsRunSettings *settings;
     EsRunWork work;
     EsProveRun *prove; // owned, or
-    EsHostsRun *hosts; // owned
+    EsHostsRun *hosts; // owned, or
+    EsFitRun *fit;     // owned
     const char *root, *checkpoint, *mark_path;
     json_t *mark; // owned: rank0.json as it was written
 } SavedRun;
@@ -34,7 +37,8 @@ static EsStatus sit(SavedRun *saved, int is_resumed) {
     return es_run_close(run, status, NULL);
 }
 
-static void save_first_round(SavedRun *saved) {
+// A fit that goes on must know from the start how many epochs there are: n_rounds is 2 then.
+static void save_first_round(SavedRun *saved, int n_rounds) {
     saved->root = temp_path("run");
     saved->checkpoint = temp_path("run/checkpoints/1");
     saved->mark_path = temp_path("run/checkpoints/1/rank0.json");
@@ -42,7 +46,7 @@ static void save_first_round(SavedRun *saved) {
     saved->settings->level = 0;
     saved->settings->checkpoint_every = 1;
     saved->settings->checkpoint_keep = 8;
-    saved->settings->n_rounds = 1;
+    saved->settings->n_rounds = n_rounds;
     REQUIRE_OK(sit(saved, 0));
     saved->settings->n_rounds = 2;
     saved->mark = json_load_file(saved->mark_path, 0, NULL);
@@ -69,7 +73,7 @@ static SavedRun *create_prove(void) {
     settings->n_evaluated = -1;
     REQUIRE_OK(es_prove_run_create(settings, &saved.prove));
     saved.work = es_prove_run_work(saved.prove);
-    save_first_round(&saved);
+    save_first_round(&saved, 1);
     return &saved;
 }
 
@@ -81,13 +85,37 @@ static SavedRun *create_hosts(void) {
     saved.hosts_settings.batch = 512;
     REQUIRE_OK(es_hosts_run_create(&saved.hosts_settings, &saved.hosts));
     saved.work = es_hosts_run_work(saved.hosts);
-    save_first_round(&saved);
+    save_first_round(&saved, 1);
+    return &saved;
+}
+
+static void create_fit_work(SavedRun *saved) {
+    es_fit_run_destroy(saved->fit);
+    REQUIRE_OK(es_fit_run_create(&saved->fit_settings, &saved->fit));
+    saved->work = es_fit_run_work(saved->fit);
+}
+
+static SavedRun *create_fit(void) {
+    static SavedRun saved;
+    saved = (SavedRun){.settings = &saved.fit_settings.run};
+    EsFitSettings *settings = &saved.fit_settings;
+    saved.config = es_fit_run_config(settings);
+    snprintf(settings->data, sizeof settings->data, "tiny");
+    snprintf(settings->policy, sizeof settings->policy, "heuristic");
+    settings->run.n_rounds = 2;
+    settings->n_candidates = 3;
+    settings->max_parameters = 4000;
+    settings->epoch_batches = 1;
+    settings->max_seconds = 1e6f;
+    create_fit_work(&saved);
+    save_first_round(&saved, 2);
     return &saved;
 }
 
 static void destroy_saved(SavedRun *saved) {
     es_prove_run_destroy(saved->prove);
     es_hosts_run_destroy(saved->hosts);
+    es_fit_run_destroy(saved->fit);
     json_decref(saved->mark);
 }
 
@@ -95,6 +123,9 @@ static void destroy_saved(SavedRun *saved) {
 static EsStatus resume(SavedRun *saved) {
     REQUIRE_OK(es_folder_remove(temp_path("run/checkpoints/2")));
     EXPECT(refit_checkpoint(saved->checkpoint));
+    if (saved->fit != NULL) {
+        create_fit_work(saved);
+    }
     return sit(saved, 1);
 }
 
@@ -208,6 +239,32 @@ TEST(batches_of_hosts_are_checked) {
         expect_refused(saved, "batches", json_integer(wrong[v]), "batches is ");
     }
     REQUIRE_OK(resume_with(saved, "batches", json_integer(right)));
+    destroy_saved(saved);
+}
+
+TEST(values_of_a_fit_are_checked) {
+    SavedRun *saved = create_fit();
+    static const char *const wrong[] = {
+        "3", "1,0", "0,0", "-1", "x", "0;1", "99999999999999999999"};
+    static const double unreal[] = {NAN, INFINITY, -1, 100.5};
+    const json_t *right = json_object_get(json_object_get(saved->mark, "values"), "candidates0");
+    for (size_t v = 0; v < ES_COUNT_OF(wrong); v++) {
+        expect_refused(saved, "candidates0", json_string(wrong[v]), "candidates0 is ");
+    }
+    for (size_t v = 0; v < ES_COUNT_OF(unreal); v++) {
+        expect_refused(saved, "best_accuracy", pack_real(unreal[v]), "best_accuracy is ");
+    }
+    expect_refused(saved, "best_epoch", json_integer(-1), "best_epoch is -1, must be 0 to 1");
+    expect_refused(saved, "best_epoch", json_integer(2), "best_epoch is 2, must be 0 to 1");
+    expect_refused(saved, "best_candidate", json_integer(3), "best_candidate is 3, must be 0 to 2");
+    expect_refused(saved, "seconds", pack_real(NAN), "seconds is ");
+    expect_refused(saved, "seconds", pack_real(-1), "seconds is ");
+    // more, or fewer, than those in the files
+    const char *other = strchr(json_string_value(right), ',') != NULL ? "0" : "0,1";
+    EXPECT_STATUS(resume_with(saved, "candidates0", json_string(other)), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "is not of this host and its slots");
+    EXPECT_STATUS(resume_with(saved, "epochs", json_integer(3)), CONFIG);
+    REQUIRE_OK(resume_with(saved, "candidates0", json_string(json_string_value(right))));
     destroy_saved(saved);
 }
 

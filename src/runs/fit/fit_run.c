@@ -532,14 +532,18 @@ static EsStatus load_group(const EsCheckpoint *checkpoint, EsFitGroup *group, in
 
 static EsStatus load_best(EsFitSearch *search, const EsCheckpoint *checkpoint) {
     char path[ES_RUN_PATH_BYTES];
-    ES_TRY(es_checkpoint_int(checkpoint, "best_epoch", &search->best_epoch));
+    EsFileField field = {es_checkpoint_path(checkpoint, "rank0.json", path), "best_epoch",
+                         ES_NO_INDEX};
+    ES_TRY(es_checkpoint_int(checkpoint, field.name, &search->best_epoch));
+    ES_TRY(es_check_integer(field, search->best_epoch, 0, es_checkpoint_round(checkpoint)));
     if (search->best_epoch == 0) {
         return ES_STATUS_OK;
     }
-    ES_TRY(es_checkpoint_int(checkpoint, "best_candidate", &search->best_candidate));
-    ES_TRY(es_checkpoint_real(checkpoint, "best_accuracy", &search->best_accuracy));
-    EsFileField field = {es_checkpoint_path(checkpoint, "rank0.json", path), "best_accuracy",
-                         ES_NO_INDEX};
+    field.name = "best_candidate";
+    ES_TRY(es_checkpoint_int(checkpoint, field.name, &search->best_candidate));
+    ES_TRY(es_check_integer(field, search->best_candidate, 0, search->options.n_candidates - 1));
+    field.name = "best_accuracy";
+    ES_TRY(es_checkpoint_real(checkpoint, field.name, &search->best_accuracy));
     ES_TRY(es_check_real(field, search->best_accuracy, 0, 100));
     es_grown_network_destroy(search->best);
     search->best = NULL;
@@ -559,7 +563,11 @@ static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
                        (long long)n_epochs, fit->settings->run.n_rounds);
     }
     if (es_checkpoint_has(checkpoint, "seconds")) {
-        ES_TRY(es_checkpoint_real(checkpoint, "seconds", &fit->seconds));
+        char path[ES_RUN_PATH_BYTES];
+        EsFileField field = {es_checkpoint_path(checkpoint, "rank0.json", path), "seconds",
+                             ES_NO_INDEX};
+        ES_TRY(es_checkpoint_real(checkpoint, field.name, &fit->seconds));
+        ES_TRY(es_check_real(field, fit->seconds, 0, 1e12));
     }
     for (int g = 0; g < fit->search->n_groups; g++) {
         ES_TRY(load_group(checkpoint, fit->search->groups[g], g));

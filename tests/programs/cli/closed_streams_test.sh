@@ -22,6 +22,7 @@ expect_code() { # what actual expected
 hosts=(hosts --task tiny --envs 2 --rounds 2 --threads 1)
 grow=(grow --task tiny --envs 2 --rounds 2 --episode-steps 6 --step-batches 1 --validation-images 50 --policy random --eval 0
     --threads 1)
+fit=(fit --data tiny --candidates 2 --epochs 2 --epoch-batches 2 --max-params 4000 --threads 1)
 prove=(prove train --generated 60 --rounds 2 --envs 8 --steps 4 --eval 4 --nodes 8 --eval-every 0 --threads 1)
 
 # hosts with every kind of loss, the others with some: the checkpoint is that of a run that was seen by somebody
@@ -37,7 +38,7 @@ compare() { # names
         cmp "$folder/$kind-seen/config.ini" "$folder/$kind-$name/config.ini" || fail "$kind, $name: another config.ini"
     done
 }
-for kind in hosts grow prove; do
+for kind in hosts grow fit prove; do
     declare -n command=$kind
     run 0 "${command[@]}" --out "$folder/$kind-seen"
     lose no-reader >&8 2> "$folder/err"
