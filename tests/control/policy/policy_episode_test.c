@@ -9,7 +9,7 @@
 enum { N_ENVS = 5, N_SLOTS = 3, FIRST_EPISODE = 11 };
 
 // Kinds of policies; "learned" stands for a file that the test writes.
-static const char *const kinds[] = {"wait", "random", "heuristic", "learned"};
+static const char *const kinds[] = {"wait", "random", "heuristic", "learned", "eager"};
 
 static EsPolicy *open_policy(const char *kind, const Hosts *hosts, EsDevice *device) {
     EsPolicy *policy = NULL;

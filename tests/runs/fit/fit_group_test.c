@@ -83,7 +83,7 @@ TEST(no_candidate_exceeds_the_limit) {
 
 // The same candidates in a group of their own from the start.
 TEST(candidates_that_stay_go_on_as_they_were) {
-    static const char *const policies[] = {"random", "heuristic"};
+    static const char *const policies[] = {"random", "heuristic", "eager"};
     for (size_t p = 0; p < ES_COUNT_OF(policies); p++) {
         Case test;
         begin_case(&test, policies[p], 2000, 3);
@@ -151,7 +151,7 @@ TEST(the_policy_is_named_with_a_reason) {
     Case test;
     begin_case(&test, "", 2000, 1);
     EsFitGroup *group = create_group(&test, 1, 0);
-    EXPECT_TEXT(group->policy_name, "heuristic");
+    EXPECT_TEXT(group->policy_name, "eager");
     EXPECT_CONTAINS(group->reason, "no policies");
     es_fit_group_destroy(group);
     // a file that is no policy is passed over, and the reason says so
@@ -159,7 +159,7 @@ TEST(the_policy_is_named_with_a_reason) {
     write_temp_text("notes.txt", "nothing");
     test.options.policy_folder = temp_folder();
     group = create_group(&test, 1, 0);
-    EXPECT_TEXT(group->policy_name, "heuristic");
+    EXPECT_TEXT(group->policy_name, "eager");
     EXPECT_CONTAINS(group->reason, "broken.safetensors does not fit: ");
     es_fit_group_destroy(group);
     test.options.policy = "nothing-like-it";
