@@ -476,6 +476,7 @@ static EsStatus save_best(const EsFitSearch *search, EsCheckpoint *checkpoint) {
     }
     ES_TRY(es_checkpoint_put_int(checkpoint, "best_candidate", search->best_candidate));
     ES_TRY(es_checkpoint_put_real(checkpoint, "best_accuracy", search->best_accuracy));
+    ES_TRY(es_checkpoint_put_real(checkpoint, "best_loss", search->best_loss));
     ES_TRY(es_checkpoint_add_file(checkpoint, ES_NETWORK_TENSORS_FILE, tensors_path));
     ES_TRY(es_checkpoint_add_file(checkpoint, ES_NETWORK_JSON_FILE, json_path));
     *strrchr(json_path, '/') = '\0';
@@ -545,6 +546,9 @@ static EsStatus load_best(EsFitSearch *search, const EsCheckpoint *checkpoint) {
     field.name = "best_accuracy";
     ES_TRY(es_checkpoint_real(checkpoint, field.name, &search->best_accuracy));
     ES_TRY(es_check_real(field, search->best_accuracy, 0, 100));
+    field.name = "best_loss";
+    ES_TRY(es_checkpoint_real(checkpoint, field.name, &search->best_loss));
+    ES_TRY(es_check_real(field, search->best_loss, 0, 1e30));
     es_grown_network_destroy(search->best);
     search->best = NULL;
     return es_grown_network_load(es_checkpoint_path(checkpoint, ES_NETWORK_JSON_FILE, path),

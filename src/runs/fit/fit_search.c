@@ -98,10 +98,17 @@ void es_fit_search_destroy(EsFitSearch *search) {
 
 // --- candidates over all groups ---
 
+static int is_better(double accuracy, double loss, double other_accuracy, double other_loss) {
+    return accuracy > other_accuracy || (accuracy == other_accuracy && loss < other_loss);
+}
+
 static int compare_places(const void *a, const void *b) {
     const EsFitPlace *x = a, *y = b;
-    if (x->accuracy != y->accuracy) {
-        return x->accuracy < y->accuracy ? 1 : -1;
+    if (is_better(x->accuracy, x->loss, y->accuracy, y->loss)) {
+        return -1;
+    }
+    if (is_better(y->accuracy, y->loss, x->accuracy, x->loss)) {
+        return 1;
     }
     return x->group != y->group ? x->group - y->group : x->position - y->position;
 }
@@ -111,7 +118,9 @@ int es_fit_search_list(const EsFitSearch *search, EsFitPlace places[ES_FIT_CANDI
     for (int g = 0; g < search->n_groups; g++) {
         const EsFitGroup *group = search->groups[g];
         for (int i = 0; i < group->n; i++) {
-            places[n++] = (EsFitPlace){g, i, isfinite(group->loss[i]) ? group->accuracy[i] : -1};
+            int is_finite = isfinite(group->loss[i]);
+            places[n++] = (EsFitPlace){g, i, is_finite ? group->accuracy[i] : -1,
+                                       is_finite ? group->loss[i] : INFINITY};
         }
     }
     qsort(places, (size_t)n, sizeof *places, compare_places);
@@ -154,7 +163,9 @@ static EsStatus take_best(EsFitSearch *search, int64_t epoch) {
     EsFitPlace places[ES_FIT_CANDIDATES_MAX];
     EsGrownNetwork *network = NULL;
     int n = es_fit_search_list(search, places);
-    search->is_new_best = n > 0 && places[0].accuracy > search->best_accuracy;
+    search->is_new_best =
+        n > 0 && places[0].accuracy >= 0 &&
+        is_better(places[0].accuracy, places[0].loss, search->best_accuracy, search->best_loss);
     if (!search->is_new_best) {
         return ES_STATUS_OK;
     }
@@ -167,6 +178,7 @@ static EsStatus take_best(EsFitSearch *search, int64_t epoch) {
     search->best_group = places[0].group;
     search->best_candidate = group->candidates[places[0].position];
     search->best_accuracy = places[0].accuracy;
+    search->best_loss = places[0].loss;
     return ES_STATUS_OK;
 }
 

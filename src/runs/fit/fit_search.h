@@ -42,6 +42,7 @@ typedef struct EsFitSearch {
     int64_t best_epoch, best_candidate;
     int best_group;
     double best_accuracy; // percent of the validation split; -1 without
+    double best_loss;     // there; decides between equal accuracies
     int is_new_best;      // since the last advance
 } EsFitSearch;
 
@@ -59,9 +60,11 @@ EsStatus es_fit_search_decide(EsFitSearch *search, int64_t epoch);
 typedef struct EsFitPlace {
     int group, position;
     double accuracy; // on the validation split, percent; -1 where the loss is not finite
+    double loss;     // there
 } EsFitPlace;
 
-// Lists those that are left, the best first, the lower number of equals. Returns how many.
+// Lists those that are left, the best first: by accuracy, then by loss, then by number. Returns how
+// many.
 int es_fit_search_list(const EsFitSearch *search, EsFitPlace places[ES_FIT_CANDIDATES_MAX]);
 
 // Candidates that go on after an epoch, of n at first: half as many after each of log2(n) epochs

@@ -18,8 +18,10 @@ TEST(kinds) {
     const struct {
         const char *text;
         EsPolicyKind kind;
-    } rows[] = {
-        {"wait", ES_POLICY_WAIT}, {"random", ES_POLICY_RANDOM}, {"heuristic", ES_POLICY_HEURISTIC}};
+    } rows[] = {{"wait", ES_POLICY_WAIT},
+                {"random", ES_POLICY_RANDOM},
+                {"heuristic", ES_POLICY_HEURISTIC},
+                {"eager", ES_POLICY_EAGER}};
     for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
         EsPolicy *policy = open_policy(rows[i].text, &hosts, NULL, 1);
         EXPECT_EQ(es_policy_kind(policy), rows[i].kind);
@@ -37,6 +39,7 @@ TEST(kinds_by_name) {
     EXPECT_EQ(es_policy_parse_kind("wait"), ES_POLICY_WAIT);
     EXPECT_EQ(es_policy_parse_kind("random"), ES_POLICY_RANDOM);
     EXPECT_EQ(es_policy_parse_kind("heuristic"), ES_POLICY_HEURISTIC);
+    EXPECT_EQ(es_policy_parse_kind("eager"), ES_POLICY_EAGER);
     EXPECT_EQ(es_policy_parse_kind("script:"), ES_POLICY_SCRIPT);
     EXPECT_EQ(es_policy_parse_kind("script:random"), ES_POLICY_SCRIPT);
     EXPECT_EQ(es_policy_parse_kind("script"), ES_POLICY_LEARNED);
