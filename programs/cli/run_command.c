@@ -98,9 +98,9 @@ static void make_data_absolute(const EsConfig *config, const EsConfigKey *key, c
 }
 
 // Makes the paths of the configuration absolute, since a run may be resumed from anywhere: folders
-// of data ("folder"), data sets ("data"), hosts described in a file ("task"), policies and
-// schedules ("policy", "against"). INPUT when a folder is missing; a missing file is reported where
-// it is opened. A list that would grow too long for a line of config.ini stays as it is.
+// of data ("folder"), data sets ("data", "labels"), hosts described in a file ("task"), policies
+// and schedules ("policy", "against"). INPUT when a folder is missing; a missing file is reported
+// where it is opened. A list that would grow too long for a line of config.ini stays as it is.
 static EsStatus make_paths_absolute(const EsConfig *config) {
     for (int i = 0; i < config->n_keys; i++) {
         const EsConfigKey *key = &config->keys[i];
@@ -113,7 +113,7 @@ static EsStatus make_paths_absolute(const EsConfig *config) {
                       (strcmp(key->key, "rules") == 0 && strchr(value, '/') != NULL);
         if (is_path && value[0] != '/') {
             ES_TRY(make_absolute(config, key, value));
-        } else if (strcmp(key->key, "data") == 0) {
+        } else if (strcmp(key->key, "data") == 0 || strcmp(key->key, "labels") == 0) {
             make_data_absolute(config, key, value);
         } else if (strcmp(key->key, "task") == 0 || strcmp(key->key, "policy") == 0 ||
                    strcmp(key->key, "against") == 0) {

@@ -111,6 +111,31 @@ expect_part "other candidates" "$err" "[fit] candidates is 4 in the run that is 
 run 2 grow --resume whole
 expect_part "another command" "$err" "\`esper fit --resume whole\` goes on with it"
 
+# data, labels, host and run are found from another directory, too
+mkdir data elsewhere
+python3 - << 'PYTHON'
+import struct
+
+
+def write(path, shape, values):
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(values))
+
+
+write("data/images.npy", (300, 8, 8), (i * i // 64 % 256 for i in range(300 * 64)))
+write("data/answers.npy", (300,), (i % 3 for i in range(300)))
+PYTHON
+printf '[host]\nname = mine\n[block0]\nchannels = 4\npool = max\n[block1]\nchannels = 6\n' > data/host.ini
+npy=(--data images.npy --labels answers.npy --task host.ini --candidates 2 --epochs 3 --checkpoint.every=1 --quiet)
+(cd data && "$esper" fit "${npy[@]}" --out ../npy > /dev/null) || fail "images in an array"
+rm -r npy/checkpoints/3
+(cd elsewhere && "$esper" fit --resume ../npy --quiet > ../npy.txt) || fail "resumed elsewhere"
+(cd data && "$esper" fit "${npy[@]}" --out ../npy-whole > /dev/null)
+same_network "resumed elsewhere" npy npy-whole
+expect_part "its host" "$(cat npy/networks/1/network.json)" '"mine"'
+
 # --- budgets ---
 many=(--data tiny --candidates 4 --epochs 500 --max-params 4000 --epoch-batches 12 --policy random --quiet)
 run 0 fit "${many[@]}" --target-accuracy 14 --out target
