@@ -98,7 +98,7 @@ static int candidates_left(const EsFitSearch *search) {
 TEST(the_best_go_on_and_the_best_network_is_kept) {
     Case test;
     EsFitSearch *search = NULL;
-    double best = -1;
+    double best = -1, best_loss = 0;
     begin_case(&test);
     REQUIRE_OK(es_fit_search_create(&test.options, &search));
     EXPECT_EQ(search->groups[0]->n, 3);
@@ -115,8 +115,11 @@ TEST(the_best_go_on_and_the_best_network_is_kept) {
             EXPECT_NEAR(places[i].accuracy, group->accuracy[places[i].position], 0);
             expected |= i < n_kept ? 1 << group->candidates[places[i].position] : 0;
         }
-        EXPECT_EQ(search->is_new_best, places[0].accuracy > best);
+        int is_better = places[0].accuracy > best ||
+                        (places[0].accuracy == best && places[0].loss < best_loss);
+        EXPECT_EQ(search->is_new_best, is_better);
         best = fmax(best, places[0].accuracy);
+        best_loss = is_better ? places[0].loss : best_loss;
         EXPECT_NEAR(search->best_accuracy, best, 0);
         if (search->is_new_best) {
             EXPECT_EQ(search->best_epoch, epoch);
