@@ -1,5 +1,6 @@
-// Data sets for programs of your own: open one by its name or path as `esper grow --data` does, see
-// its samples counted and its inputs measured, draw its images as one picture.
+// Data sets for programs of your own: open one by its name or path as `esper fit --data` does, or
+// make one of samples in memory; see its samples counted and its inputs measured, draw its images
+// as one picture.
 //
 // An EsData does not change once it is open; any number of threads may look at it. A failing call
 // returns its status and leaves a text (es_status_detail).
@@ -9,7 +10,7 @@
 //     ES_TRY_GOTO(es_data_write_sheet(data, "photos.png"));
 //     es_data_close(data);
 //
-// C channels or columns, H, W height and width, K classes.
+// N samples, C channels or columns, H, W height and width, K classes.
 #ifndef ESPER_DATA_H
 #define ESPER_DATA_H
 
@@ -65,6 +66,26 @@ typedef struct EsData EsData;
 // `source` is tiny, generated, cifar10, idx, fashion-mnist or a path (docs/data.md); options may be
 // NULL.
 ES_API EsStatus es_data_open(const char *source, const EsDataOptions *options, EsData **data);
+
+// Samples in memory, borrowed during the call: either pixels or rows.
+typedef struct EsDataArrays {
+    const char *name;      // up to 31 bytes
+    const uint8_t *pixels; // [N, C, H, W]; NULL: rows
+    const float *rows;     // [N, C], columns as measured; NULL: images
+    const int32_t *labels; // [N], 0 to K - 1
+    int64_t n;             // N
+    int n_channels;        // C, 1 to 4 of images
+    int height, width;     // of images; other shapes than squares are letter-boxed
+    int n_classes;
+    const char *const *class_names;  // [K]; NULL: their numbers
+    const char *const *column_names; // of rows [C]; NULL: they have no names
+} EsDataArrays;
+
+// The samples are copied, and split by the options' seed and shares, each class alike; options may
+// be NULL. ARGUMENT says which label, number or size cannot be; INPUT when a class has too few
+// samples to split.
+ES_API EsStatus es_data_copy(const EsDataArrays *arrays, const EsDataOptions *options,
+                             EsData **data);
 ES_API void es_data_close(EsData *data); // accepts NULL
 
 // Valid until the set is closed.

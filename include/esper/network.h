@@ -1,5 +1,5 @@
-// Grown networks for programs of your own: open the files that `esper grow --keep-best` has
-// written, and predict with data in memory.
+// Grown networks for programs of your own: open the files that `esper fit` or `esper grow
+// --keep-best` has written, and predict with data in memory.
 //
 // Inputs are given as they come, pixels 0..255 or columns as measured; the network normalises them
 // itself. One thread at a time may use an EsNetwork; it has threads of its own, whose number does
@@ -17,6 +17,7 @@
 #define ESPER_NETWORK_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "esper/status.h"
 
@@ -60,6 +61,12 @@ ES_API EsStatus es_network_predict_bytes(EsNetwork *network, const uint8_t *pixe
 
 // Logits [N][K] become probabilities, in place.
 ES_API void es_network_softmax(const EsNetwork *network, float *logits, int64_t n);
+
+// Writes network.json and network.safetensors into a folder, which is made where it is missing.
+ES_API EsStatus es_network_save(const EsNetwork *network, const char *folder);
+
+// Prints a line for each layer and seed: shape of the output, parameters.
+ES_API void es_network_draw(const EsNetwork *network, FILE *stream);
 
 // --- inputs from files ---
 

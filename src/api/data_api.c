@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/api_internal.h"
 #include "base/memory.h"
-#include "data/dataset.h"
 #include "data/image.h"
 
 #define SHEET_GAP    2
@@ -97,7 +97,19 @@ static void fill_info(EsData *data) {
 
 // --- life ---
 
-static EsStatus open_dataset(const char *source, const EsDataOptions *options, EsDataset *dataset) {
+static EsStatus check_options(const EsDataOptions *options) {
+    if (options->n_threads < 0 || options->n_threads > 1024) {
+        return ES_FAIL(ARGUMENT, "n_threads is %d, must be 0..1024", options->n_threads);
+    }
+    if (options->image_size < 0 || options->image_size > ES_DATA_IMAGE_SIZE_MAX) {
+        return ES_FAIL(ARGUMENT, "image_size is %d, must be 0..%d", options->image_size,
+                       ES_DATA_IMAGE_SIZE_MAX);
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_dataset(const char *source, const EsDataArrays *arrays,
+                             const EsDataOptions *options, EsDataset *dataset) {
     const EsDatasetOptions wanted = {.seed = options->seed,
                                      .folder = options->folder,
                                      .image_size = options->image_size,
@@ -105,6 +117,9 @@ static EsStatus open_dataset(const char *source, const EsDataOptions *options, E
                                      .test_share = options->test_share,
                                      .label = options->label,
                                      .labels = options->labels};
+    if (arrays != NULL) {
+        return es_dataset_copy(dataset, arrays, &wanted);
+    }
     EsThreadPool *pool = NULL;
     ES_TRY(es_thread_pool_create(&pool, options->n_threads));
     EsStatus status = es_dataset_open(dataset, source, &wanted, pool);
@@ -112,20 +127,16 @@ static EsStatus open_dataset(const char *source, const EsDataOptions *options, E
     return status;
 }
 
-EsStatus es_data_open(const char *source, const EsDataOptions *options, EsData **data_out) {
+// A set from `arrays`, or from `source` where there are none.
+static EsStatus create_data(const char *source, const EsDataArrays *arrays,
+                            const EsDataOptions *options, EsData **data_out) {
     EsDataOptions chosen = options != NULL ? *options : (EsDataOptions){0};
     EsData *data = NULL;
     EsStatus status = ES_STATUS_OK;
     *data_out = NULL;
-    if (chosen.n_threads < 0 || chosen.n_threads > 1024) {
-        return ES_FAIL(ARGUMENT, "n_threads is %d, must be 0..1024", chosen.n_threads);
-    }
-    if (chosen.image_size < 0 || chosen.image_size > ES_DATA_IMAGE_SIZE_MAX) {
-        return ES_FAIL(ARGUMENT, "image_size is %d, must be 0..%d", chosen.image_size,
-                       ES_DATA_IMAGE_SIZE_MAX);
-    }
+    ES_TRY(check_options(&chosen));
     ES_TRY(es_allocate(sizeof *data, (void **)&data));
-    ES_TRY_GOTO(open_dataset(source, &chosen, &data->dataset));
+    ES_TRY_GOTO(read_dataset(source, arrays, &chosen, &data->dataset));
     ES_TRY_GOTO(summarise(data));
     if (data->dataset.class_names == NULL) {
         ES_TRY_GOTO(number_classes(data));
@@ -138,6 +149,14 @@ done:
     }
     *data_out = data;
     return ES_STATUS_OK;
+}
+
+EsStatus es_data_open(const char *source, const EsDataOptions *options, EsData **data) {
+    return create_data(source, NULL, options, data);
+}
+
+EsStatus es_data_copy(const EsDataArrays *arrays, const EsDataOptions *options, EsData **data) {
+    return create_data(NULL, arrays, options, data);
 }
 
 void es_data_close(EsData *data) {
@@ -154,6 +173,8 @@ void es_data_close(EsData *data) {
 }
 
 const EsDataInfo *es_data_info(const EsData *data) { return &data->info; }
+
+const EsDataset *es_data_dataset(const EsData *data) { return &data->dataset; }
 
 void es_data_fingerprint(const EsData *data, char text[ES_DATA_HASH_BYTES]) {
     es_dataset_fingerprint(&data->dataset, text);

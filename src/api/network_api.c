@@ -1,16 +1,23 @@
-// The public face of grown networks: include/esper/network.h over fit/grown_network.h.
+// The public face of grown networks: include/esper/network.h over fit/grown_network.h, and
+// include/esper/fit.h over runs/fit/fit_search.h.
 #include "esper/network.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api_internal.h"
+#include "base/clock.h"
+#include "base/folder.h"
 #include "base/memory.h"
-#include "data/dataset.h"
 #include "data/inputs.h"
+#include "esper/fit.h"
 #include "fit/export_int8.h"
+#include "fit/network_report.h"
+#include "runs/fit/fit_search.h"
 
 struct EsNetwork {
-    EsDevice *device;      // owned, a CPU of one thread: the pool predicts
+    EsDevice *device;      // owned, a CPU that holds the weights: the pool predicts
     EsGrownNetwork *grown; // owned
     EsThreadPool *pool;    // owned
     EsNetworkInfo info;    // borrows from grown
@@ -86,6 +93,137 @@ EsStatus es_network_predict_bytes(EsNetwork *network, const uint8_t *pixels, int
 
 void es_network_softmax(const EsNetwork *network, float *logits, int64_t n) {
     es_grown_network_softmax(logits, n, network->info.n_classes);
+}
+
+EsStatus es_network_save(const EsNetwork *network, const char *folder) {
+    ES_TRY(es_folder_make(folder));
+    return es_grown_network_save(network->grown, folder);
+}
+
+void es_network_draw(const EsNetwork *network, FILE *stream) {
+    es_grown_network_draw(network->grown, stream);
+}
+
+// --- fitting ---
+
+// Sets section.key to a number, unless it is 0, which leaves the default.
+static EsStatus set_number(const EsConfig *config, const char *key, double value) {
+    char text[128];
+    snprintf(text, sizeof text, "%s=%.17g", key, value);
+    return value == 0 ? ES_STATUS_OK : es_config_override(config, text);
+}
+
+static EsStatus set_text(const EsConfig *config, const char *key, const char *value) {
+    char text[1280];
+    if (value == NULL) {
+        return ES_STATUS_OK;
+    }
+    int length = snprintf(text, sizeof text, "%s=%s", key, value);
+    return length < (int)sizeof text ? es_config_override(config, text)
+                                     : ES_FAIL(ARGUMENT, "%s is too long", key);
+}
+
+// The settings of the command, checked by its limits.
+static EsStatus configure(const EsFitOptions *options, EsFitSettings *settings) {
+    EsConfig config = es_fit_run_config(settings);
+    ES_TRY(set_number(&config, "run.threads", options->n_threads));
+    ES_TRY(set_number(&config, "fit.max_params", (double)options->max_parameters));
+    ES_TRY(set_number(&config, "run.rounds", options->n_epochs));
+    ES_TRY(set_number(&config, "fit.candidates", options->n_candidates));
+    ES_TRY(set_number(&config, "fit.max_seconds", options->max_seconds));
+    ES_TRY(set_number(&config, "fit.target_accuracy", options->target_accuracy));
+    ES_TRY(set_number(&config, "run.seed", options->seed));
+    ES_TRY(set_text(&config, "fit.policy", options->policy));
+    ES_TRY(set_text(&config, "fit.task", options->task));
+    for (int i = 0; i < options->n_settings; i++) {
+        ES_TRY(es_config_override(&config, options->settings[i]));
+    }
+    return ES_STATUS_OK;
+}
+
+static EsFitProgress progress_of(const EsFitSearch *search, int64_t epoch) {
+    EsFitPlace places[ES_FIT_CANDIDATES_MAX];
+    int n = es_fit_search_list(search, places);
+    EsFitProgress progress = {.epoch = (int)epoch,
+                              .n_epochs = (int)search->options.n_epochs,
+                              .n_candidates = n,
+                              .accuracy = n > 0 ? places[0].accuracy : -1,
+                              .best_accuracy = search->best_accuracy};
+    if (search->best != NULL) {
+        progress.n_parameters = search->best->n_parameters;
+        progress.n_seeds = search->best->spec.n_seeds;
+    }
+    return progress;
+}
+
+static EsStatus run_epochs(EsFitSearch *search, const EsFitOptions *options) {
+    const EsFitSettings *settings = search->options.settings;
+    int64_t start_ns = es_clock_ns();
+    int is_over = 0;
+    for (int64_t epoch = 1; epoch <= search->options.n_epochs && !is_over; epoch++) {
+        ES_TRY(es_fit_search_advance(search, epoch));
+        ES_TRY(es_fit_search_decide(search, epoch));
+        EsFitProgress progress = progress_of(search, epoch);
+        is_over =
+            es_fit_is_enough(settings, es_clock_seconds_since(start_ns), search->best_accuracy) ||
+            (options->is_stopped != NULL && options->is_stopped(options->context, &progress));
+    }
+    return search->best != NULL
+               ? ES_STATUS_OK
+               : ES_FAIL(INPUT, "no candidate had a finite loss; try a lower fit.rate");
+}
+
+// Takes the best network out of the search, with its origin and its accuracy on the test samples.
+static EsStatus take_best(EsFitSearch *search, const EsDataset *dataset, EsNetwork *network) {
+    char hash[ES_SHA256_TEXT_BYTES];
+    EsNetworkScore score = {0};
+    es_dataset_fingerprint(dataset, hash);
+    es_fit_search_note_origin(search, hash);
+    network->grown = search->best;
+    search->best = NULL;
+    if (dataset->test.count > 0) {
+        EsStatus status =
+            es_network_score(network->grown, network->pool, dataset, &dataset->test, &score);
+        network->grown->origin.test_accuracy = score.accuracy;
+        es_network_score_destroy(&score);
+        ES_TRY(status);
+    }
+    fill_info(network->grown, &network->info);
+    return ES_STATUS_OK;
+}
+
+static EsStatus fit(const EsDataset *dataset, const EsFitOptions *options,
+                    const EsFitSettings *settings, EsNetwork *network) {
+    EsFitPlan plan;
+    EsFitSearch *search = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_fit_open_device(settings, &network->device));
+    ES_TRY(es_thread_pool_create(&network->pool, settings->run.n_threads));
+    ES_TRY_GOTO(es_fit_plan_create(settings, dataset, &plan));
+    const EsFitSearchOptions wanted = es_fit_plan_search(&plan, settings, dataset, network->device);
+    ES_TRY_GOTO(es_fit_search_create(&wanted, &search));
+    ES_TRY_GOTO(run_epochs(search, options));
+    ES_TRY_GOTO(take_best(search, dataset, network));
+done:
+    es_fit_search_destroy(search);
+    es_fit_plan_destroy(&plan);
+    return status;
+}
+
+EsStatus es_fit(const EsData *data, const EsFitOptions *options, EsNetwork **network_out) {
+    EsFitOptions chosen = options != NULL ? *options : (EsFitOptions){0};
+    EsFitSettings settings;
+    EsNetwork *network = NULL;
+    *network_out = NULL;
+    ES_TRY(configure(&chosen, &settings));
+    ES_TRY(es_allocate(sizeof *network, (void **)&network));
+    EsStatus status = fit(es_data_dataset(data), &chosen, &settings, network);
+    if (status != ES_STATUS_OK) {
+        es_network_close(network);
+        return status;
+    }
+    *network_out = network;
+    return ES_STATUS_OK;
 }
 
 // --- inputs from files ---

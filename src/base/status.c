@@ -1,5 +1,5 @@
 // The detail and origin of a failure are texts of the thread that failed. A broken assertion is our
-// own mistake: it prints and aborts.
+// own mistake: it prints and aborts. The library's version stands here, too.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 
 #include "base/macros.h"
 #include "esper/status.h"
+#include "esper/version.h"
 
 static _Thread_local char detail_text[1024];
 static _Thread_local char origin_text[96];
@@ -57,3 +58,5 @@ void es_assert_failed(const char *expression, const char *file, int line) {
     fprintf(stderr, "esper: internal error: %s:%d: expected %s\n", file, line, expression);
     abort();
 }
+
+const char *es_version(void) { return ES_VERSION; }

@@ -18,6 +18,7 @@
 #include "base/checksum.h"
 #include "base/macros.h"
 #include "base/thread_pool.h"
+#include "esper/data.h"
 #include "esper/status.h"
 
 ES_EXTERN_C_BEGIN
@@ -97,6 +98,11 @@ typedef struct EsDatasetOptions {
 // *dataset is empty.
 EsStatus es_dataset_open(EsDataset *dataset, const char *text, const EsDatasetOptions *options,
                          EsThreadPool *pool);
+
+// Makes a data set of a copy of the arrays, split and normalised as files without splits are.
+// ARGUMENT says which label, number or size cannot be.
+EsStatus es_dataset_copy(EsDataset *dataset, const EsDataArrays *arrays,
+                         const EsDatasetOptions *options);
 
 typedef enum EsGeneratedKind {
     ES_GENERATED_TINY,     // 16 x 16 x 1, by default 8,000 / 2,000 / 2,000 images

@@ -1,6 +1,7 @@
-// Opens data sets by name or path, and does for all readers: samples shared out over the splits,
-// labels that are texts numbered, images fitted to a square.
+// Opens data sets by name or path or from memory, and does for all readers: samples shared out over
+// the splits, labels that are texts numbered, images fitted to a square.
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -408,21 +409,138 @@ static EsStatus open_named(EsDataset *dataset, const char *text, const EsDataset
     return open_path(dataset, text, options, pool);
 }
 
-EsStatus es_dataset_open(EsDataset *dataset, const char *text, const EsDatasetOptions *options,
-                         EsThreadPool *pool) {
-    memset(dataset, 0, sizeof *dataset);
+static EsStatus check_image_size(const EsDatasetOptions *options) {
     if (options->image_size < 0 || options->image_size > ES_IMAGE_MAX_FIT) {
         return ES_FAIL(ARGUMENT, "an image size of %d, expected 1 to %d", options->image_size,
                        ES_IMAGE_MAX_FIT);
     }
+    return ES_STATUS_OK;
+}
+
+// Images become squares of the size that the options ask for, or of their longer side.
+static EsStatus fit_images(EsDataset *dataset, const EsDatasetOptions *options) {
+    int side = ES_MAX(dataset->height, dataset->width);
+    int size = options->image_size > 0 ? options->image_size : ES_MIN(side, ES_IMAGE_MAX_FIT);
+    if (dataset->kind != ES_DATASET_IMAGES || (dataset->height == size && dataset->width == size)) {
+        return ES_STATUS_OK;
+    }
+    return fit_dataset(dataset, size);
+}
+
+EsStatus es_dataset_open(EsDataset *dataset, const char *text, const EsDatasetOptions *options,
+                         EsThreadPool *pool) {
+    memset(dataset, 0, sizeof *dataset);
+    ES_TRY(check_image_size(options));
     EsStatus status = open_named(dataset, text, options, pool);
-    if (status == ES_STATUS_OK && dataset->kind == ES_DATASET_IMAGES) {
-        int side = ES_MAX(dataset->height, dataset->width);
-        int size = options->image_size > 0 ? options->image_size : ES_MIN(side, ES_IMAGE_MAX_FIT);
-        if (dataset->height != size || dataset->width != size) {
-            status = fit_dataset(dataset, size);
+    status = status == ES_STATUS_OK ? fit_images(dataset, options) : status;
+    if (status != ES_STATUS_OK) {
+        es_dataset_destroy(dataset);
+    }
+    return status;
+}
+
+// --- samples in memory ---
+
+static EsStatus check_arrays(const EsDataArrays *a) {
+    int is_rows = a->rows != NULL;
+    int most = is_rows ? ES_DATASET_MAX_COLUMNS : ES_DATASET_MAX_CHANNELS;
+    if ((a->pixels != NULL) == is_rows || a->labels == NULL || a->n < 1) {
+        return ES_FAIL(ARGUMENT, "%s: expected samples, images or rows, and their labels", a->name);
+    }
+    if (a->n_channels < 1 || a->n_channels > most) {
+        return ES_FAIL(ARGUMENT, "%s: %d %s, expected 1 to %d", a->name, a->n_channels,
+                       is_rows ? "columns" : "channels", most);
+    }
+    if (!is_rows && (a->height < 1 || a->width < 1 || a->height > ES_IMAGE_MAX_FIT ||
+                     a->width > ES_IMAGE_MAX_FIT)) {
+        return ES_FAIL(ARGUMENT, "%s: images of %d x %d, expected 1 to %d a side", a->name,
+                       a->width, a->height, ES_IMAGE_MAX_FIT);
+    }
+    if (a->n_classes < 2 || a->n_classes > ES_DATASET_MAX_CLASSES) {
+        return ES_FAIL(ARGUMENT, "%s: %d classes, expected 2 to %d", a->name, a->n_classes,
+                       ES_DATASET_MAX_CLASSES);
+    }
+    for (int64_t i = 0; i < a->n; i++) {
+        if (a->labels[i] < 0 || a->labels[i] >= a->n_classes) {
+            return ES_FAIL(ARGUMENT, "%s: label %lld is %d, expected 0 to %d", a->name,
+                           (long long)i, a->labels[i], a->n_classes - 1);
         }
     }
+    for (int64_t i = 0; is_rows && i < a->n * a->n_channels; i++) {
+        if (!isfinite(a->rows[i])) {
+            return ES_FAIL(ARGUMENT, "%s: row %lld, column %lld is not a finite number", a->name,
+                           (long long)(i / a->n_channels), (long long)(i % a->n_channels));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// Copies the names of the classes, or their numbers where they have none.
+static EsStatus name_classes(const EsDataArrays *a, const char *const **names) {
+    enum { NUMBER_BYTES = 8 };
+    size_t n = (size_t)a->n_classes;
+    const char **numbers = NULL;
+    if (a->class_names != NULL) {
+        return es_names_copy(a->class_names, a->n_classes, names);
+    }
+    ES_TRY(es_allocate(n * (sizeof *numbers + NUMBER_BYTES), (void **)&numbers));
+    for (size_t k = 0; k < n; k++) { // pointers first, then the texts
+        char *text = (char *)(numbers + n) + k * NUMBER_BYTES;
+        snprintf(text, NUMBER_BYTES, "%d", (int)(uint16_t)k);
+        numbers[k] = text;
+    }
+    *names = numbers;
+    return ES_STATUS_OK;
+}
+
+// Samples in their places, and constants that normalise them.
+static EsStatus fill_dataset(EsDataset *dataset, const EsDataArrays *a, const int64_t *order,
+                             const int64_t counts[3]) {
+    const int shape[3] = {a->n_channels, a->height, a->width};
+    ES_TRY(a->rows != NULL
+               ? es_dataset_allocate_rows(dataset, a->name, a->n_channels, a->n_classes, counts)
+               : es_dataset_allocate(dataset, a->name, shape, a->n_classes, counts));
+    uint8_t *to = a->rows != NULL ? (uint8_t *)dataset->rows : dataset->images;
+    const uint8_t *from = a->rows != NULL ? (const uint8_t *)a->rows : a->pixels;
+    size_t bytes = dataset->image_bytes;
+    for (int64_t i = 0; i < a->n; i++) {
+        memcpy(to + (size_t)i * bytes, from + (size_t)order[i] * bytes, bytes);
+        dataset->labels[i] = (uint16_t)a->labels[order[i]];
+    }
+    if (a->rows == NULL) {
+        es_dataset_measure(dataset);
+        return ES_STATUS_OK;
+    }
+    es_dataset_normalise_rows(dataset);
+    return a->column_names != NULL
+               ? es_names_copy(a->column_names, a->n_channels, &dataset->column_names)
+               : ES_STATUS_OK;
+}
+
+EsStatus es_dataset_copy(EsDataset *dataset, const EsDataArrays *arrays,
+                         const EsDatasetOptions *options) {
+    EsStatus status = ES_STATUS_OK;
+    const char *const *class_names = NULL;
+    uint16_t *labels = NULL;
+    int64_t *order = NULL, counts[3];
+    memset(dataset, 0, sizeof *dataset);
+    ES_TRY(check_image_size(options));
+    ES_TRY(check_arrays(arrays));
+    ES_TRY_GOTO(name_classes(arrays, &class_names));
+    ES_TRY_GOTO(es_allocate((size_t)arrays->n * sizeof *labels, (void **)&labels));
+    for (int64_t i = 0; i < arrays->n; i++) {
+        labels[i] = (uint16_t)arrays->labels[i];
+    }
+    ES_TRY_GOTO(es_dataset_share_out(options, arrays->name, labels, NULL, arrays->n,
+                                     arrays->n_classes, class_names, &order, counts));
+    ES_TRY_GOTO(fill_dataset(dataset, arrays, order, counts));
+    dataset->class_names = class_names;
+    class_names = NULL;
+    ES_TRY_GOTO(fit_images(dataset, options));
+done:
+    es_release(labels);
+    es_release(order);
+    es_release((void *)(uintptr_t)class_names);
     if (status != ES_STATUS_OK) {
         es_dataset_destroy(dataset);
     }

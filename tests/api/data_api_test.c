@@ -2,6 +2,8 @@
 // mistakes are answered.
 #include "esper/data.h"
 
+#include <math.h>
+
 #include "base/file.h"
 #include "temp_folder.h"
 
@@ -97,6 +99,87 @@ TEST(a_sheet_has_a_row_for_each_class) {
 #endif
     es_data_close(sheets);
     es_data_close(data);
+}
+
+// Ten samples of each of three classes, rows of two columns.
+static EsDataArrays make_arrays(float rows[30][2], int32_t labels[30]) {
+    static const char *const columns[] = {"width", "height"};
+    for (int i = 0; i < 30; i++) {
+        labels[i] = i / 10;
+        rows[i][0] = (float)i;
+        rows[i][1] = 5;
+    }
+    return (EsDataArrays){.name = "thirty",
+                          .rows = &rows[0][0],
+                          .labels = labels,
+                          .n = 30,
+                          .n_channels = 2,
+                          .n_classes = 3,
+                          .column_names = columns};
+}
+
+TEST(samples_in_memory_are_split_by_class) {
+    float rows[30][2];
+    int32_t labels[30];
+    EsData *data = NULL, *again = NULL;
+    char hash[ES_DATA_HASH_BYTES], other[ES_DATA_HASH_BYTES];
+    EsDataArrays arrays = make_arrays(rows, labels);
+    REQUIRE_OK(es_data_copy(&arrays, &(EsDataOptions){.test_share = 0.2}, &data));
+    const EsDataInfo *info = es_data_info(data);
+    EXPECT(info->is_rows && info->n_channels == 2 && info->n_samples == 30);
+    expect_counts(info);
+    for (int k = 0; k < 3; k++) {
+        EXPECT_EQ(info->n_of_class[k][ES_DATA_TRAIN], 7);
+        EXPECT_EQ(info->n_of_class[k][ES_DATA_VALIDATION], 1);
+        EXPECT_EQ(info->n_of_class[k][ES_DATA_TEST], 2);
+    }
+    EXPECT_TEXT(info->name, "thirty");
+    EXPECT_TEXT(info->class_names[2], "2");
+    EXPECT_TEXT(info->column_names[1], "height");
+    EXPECT_NEAR(info->mean[1], 5, 1e-6);
+    es_data_fingerprint(data, hash);
+    rows[3][0] = 100; // the set has its own copy
+    es_data_fingerprint(data, other);
+    EXPECT_TEXT(hash, other);
+    rows[3][0] = 3;
+    REQUIRE_OK(es_data_copy(&arrays, &(EsDataOptions){.test_share = 0.2, .seed = 9}, &again));
+    es_data_fingerprint(again, other);
+    EXPECT(strcmp(hash, other) != 0); // another split
+    es_data_close(again);
+    es_data_close(data);
+}
+
+TEST(samples_in_memory_are_checked) {
+    float rows[30][2];
+    int32_t labels[30];
+    uint8_t pixels[30 * 4] = {0};
+    EsData *data = NULL;
+    EsDataArrays arrays = make_arrays(rows, labels);
+    arrays.pixels = pixels;
+    EXPECT_STATUS(es_data_copy(&arrays, NULL, &data), ARGUMENT); // rows or images
+    arrays.pixels = NULL;
+    labels[7] = 3;
+    EXPECT_STATUS(es_data_copy(&arrays, NULL, &data), ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "label 7 is 3");
+    labels[7] = 0;
+    rows[4][1] = NAN;
+    EXPECT_STATUS(es_data_copy(&arrays, NULL, &data), ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "row 4, column 1");
+    rows[4][1] = 5;
+    arrays.n_classes = 4; // nobody is of the fourth
+    EXPECT_STATUS(es_data_copy(&arrays, NULL, &data), INPUT);
+    arrays.n_classes = 1;
+    EXPECT_STATUS(es_data_copy(&arrays, NULL, &data), ARGUMENT);
+    arrays = make_arrays(rows, labels);
+    arrays.n_channels = 0;
+    EXPECT_STATUS(es_data_copy(&arrays, NULL, &data), ARGUMENT);
+    arrays.n_channels = 1;
+    arrays.rows = NULL;
+    arrays.pixels = pixels;
+    arrays.height = 2;
+    EXPECT_STATUS(es_data_copy(&arrays, NULL, &data), ARGUMENT); // no width
+    EXPECT_CONTAINS(es_status_detail(), "0 x 2");
+    EXPECT(data == NULL);
 }
 
 TEST(answers_mistakes) {

@@ -59,7 +59,7 @@ cat > "$folder/user/CMakeLists.txt" << EOF
 cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES C)
 find_package(esper $(pkg-config --modversion esper) REQUIRED)
-foreach(name grow_by_hand predict_images prove_kinship)
+foreach(name fit_digits grow_by_hand predict_images prove_kinship)
   add_executable(\${name} $source/examples/\${name}.c)
   target_link_libraries(\${name} PRIVATE esper::esper m)
   add_executable(\${name}_static $source/examples/\${name}.c)

@@ -13,8 +13,6 @@
 #include "base/range_check.h"
 #include "base/statistics.h"
 #include "esper/log.h"
-#include "esper/version.h"
-#include "growth/host/host_file.h"
 #include "growth/rules/growth_names.h"
 #include "runs/fit/fit_search.h"
 #include "runs/grow/grow_events.h"
@@ -34,9 +32,7 @@ struct EsFitRun {
     EsDevice *device;              // owned
     EsDataset dataset;             // owned
     char data_hash[ES_SHA256_TEXT_BYTES];
-    EsHostChoice choice;
-    EsHostSpec named_host; // owned where it comes from a file
-    int64_t batch, n_updates;
+    EsFitPlan plan;                       // owned
     EsFitSearch *search;                  // owned
     EsGrowEvents *events[ES_HOST_SHAPES]; // owned, of the groups; NULL when all were dropped
     int n_watched[ES_HOST_SHAPES];        // candidates that events are for
@@ -126,39 +122,6 @@ static EsStatus open_dataset(EsFitRun *fit) {
     es_thread_pool_destroy(pool);
     ES_TRY(status);
     es_dataset_fingerprint(&fit->dataset, fit->data_hash);
-    if (fit->dataset.train.count < 2 || fit->dataset.validation.count < 1) {
-        return ES_FAIL(INPUT,
-                       "data set \"%s\" has %lld training and %lld validation samples; "
-                       "networks are chosen by validation",
-                       fit->dataset.name, (long long)fit->dataset.train.count,
-                       (long long)fit->dataset.validation.count);
-    }
-    return ES_STATUS_OK;
-}
-
-static EsStatus choose_hosts(EsFitRun *fit) {
-    const EsFitSettings *settings = fit->settings;
-    EsHostSpec *named = &fit->named_host;
-    if (settings->task[0] == '\0') {
-        return es_host_choose(&fit->dataset, settings->max_parameters, &fit->choice);
-    }
-    ES_TRY(es_host_find(settings->task, named));
-    named->image_channels = fit->dataset.n_channels;
-    named->image_size = fit->dataset.height;
-    named->n_classes = fit->dataset.n_classes;
-    ES_TRY(es_host_check(named));
-    int64_t count = es_host_parameter_count(named);
-    if (count > settings->max_parameters) {
-        return ES_FAIL(CONFIG,
-                       "host \"%s\" has %lld parameters for this data, more than "
-                       "--max-params %d",
-                       named->name, (long long)count, settings->max_parameters);
-    }
-    fit->choice.hosts[0] = *named;
-    fit->choice.n_hosts = 1;
-    snprintf(fit->choice.reason, sizeof fit->choice.reason,
-             "Host \"%s\" as asked for: %lld parameters, which leaves %lld to seeds.", named->name,
-             (long long)count, (long long)(settings->max_parameters - count));
     return ES_STATUS_OK;
 }
 
@@ -174,7 +137,7 @@ static int count_batch(void *context) {
         es_clock_seconds_since(progress->reported_ns) >= SECONDS_BETWEEN_PROGRESS) {
         progress->reported_ns = es_clock_ns();
         EsRoundProgressedEvent row = {.percent = 100 * (double)n_done / (double)progress->n_all,
-                                      .n_images = n_done * fit->batch,
+                                      .n_images = n_done * fit->plan.batch,
                                       .seconds = es_clock_seconds_since(progress->start_ns)};
         es_emit_round_progressed(es_run_hub(fit->run),
                                  (EsEventTime){.round = fit->round, .step = -1}, &row, 1);
@@ -218,21 +181,11 @@ static void emit_decisions(void *context) {
 }
 
 static EsStatus create_search(EsFitRun *fit) {
-    const EsFitSettings *settings = fit->settings;
-    const EsFitSearchOptions options = {.settings = settings,
-                                        .dataset = &fit->dataset,
-                                        .device = fit->device,
-                                        .hosts = fit->choice.hosts,
-                                        .n_hosts = fit->choice.n_hosts,
-                                        .n_candidates = settings->n_candidates,
-                                        .batch = fit->batch,
-                                        .n_updates = fit->n_updates,
-                                        .n_epochs = settings->run.n_rounds,
-                                        .seed = (uint64_t)settings->run.seed,
-                                        .policy = settings->policy,
-                                        .is_stopped = count_batch,
-                                        .decided = emit_decisions,
-                                        .context = fit};
+    EsFitSearchOptions options =
+        es_fit_plan_search(&fit->plan, fit->settings, &fit->dataset, fit->device);
+    options.is_stopped = count_batch;
+    options.decided = emit_decisions;
+    options.context = fit;
     ES_TRY(es_fit_search_create(&options, &fit->search));
     for (int g = 0; g < fit->search->n_groups; g++) {
         ES_TRY(renew_events(fit, g));
@@ -242,23 +195,9 @@ static EsStatus create_search(EsFitRun *fit) {
 
 static EsStatus create_parts(EsFitRun *fit) {
     const EsFitSettings *settings = fit->settings;
-    EsDeviceOptions device = {.n_threads = settings->run.n_threads};
-    ES_TRY(es_device_open(settings->run.device, &device, &fit->device));
-    if (es_device_info(fit->device)->kind != ES_DEVICE_CPU) {
-        return ES_FAIL(UNSUPPORTED, "fit runs on the CPU; --device cpu. `esper grow --keep-best` "
-                                    "grows networks on a GPU");
-    }
+    ES_TRY(es_fit_open_device(settings, &fit->device));
     ES_TRY(open_dataset(fit));
-    ES_TRY(choose_hosts(fit));
-    // a small table gets a few updates per pass
-    int64_t n_train = fit->dataset.train.count;
-    fit->batch = settings->batch > 0 ? settings->batch
-                                     : ES_MAX(ES_MIN(fit->choice.hosts[0].batch, n_train / 8), 1);
-    if (fit->batch > n_train) {
-        return ES_FAIL(CONFIG, "a batch of %lld is larger than the %lld training samples",
-                       (long long)fit->batch, (long long)n_train);
-    }
-    fit->n_updates = settings->epoch_batches > 0 ? settings->epoch_batches : n_train / fit->batch;
+    ES_TRY(es_fit_plan_create(settings, &fit->dataset, &fit->plan));
     ES_TRY(create_search(fit));
     return es_allocate(sizeof *fit->rows * (size_t)settings->n_candidates, (void **)&fit->rows);
 }
@@ -288,7 +227,7 @@ void es_fit_run_destroy(EsFitRun *fit) {
     es_fit_search_destroy(fit->search);
     es_release(fit->rows);
     es_release(fit->comparison);
-    es_host_unload(&fit->named_host);
+    es_fit_plan_destroy(&fit->plan);
     es_dataset_destroy(&fit->dataset);
     es_device_close(fit->device);
     es_release(fit);
@@ -305,21 +244,10 @@ static EsStatus write_best(EsFitRun *fit) {
 
 // Notes where a new best network comes from, and writes it.
 static EsStatus keep_best(EsFitRun *fit) {
-    const EsFitSearch *search = fit->search;
-    if (!search->is_new_best) {
+    if (!fit->search->is_new_best) {
         return ES_STATUS_OK;
     }
-    EsGrownOrigin *origin = &search->best->origin;
-    *origin = (EsGrownOrigin){.version = ES_VERSION,
-                              .command = "fit",
-                              .seed = fit->settings->run.seed,
-                              .episode = search->best_candidate,
-                              .validation_accuracy = search->best_accuracy,
-                              .test_accuracy = NAN};
-    snprintf(origin->data, sizeof origin->data, "%s", fit->dataset.name);
-    snprintf(origin->data_sha256, sizeof origin->data_sha256, "%s", fit->data_hash);
-    snprintf(origin->policy, sizeof origin->policy, "%s",
-             search->groups[search->best_group]->policy_name);
+    es_fit_search_note_origin(fit->search, fit->data_hash);
     return write_best(fit);
 }
 
@@ -385,7 +313,7 @@ static void summarise(const EsFitSearch *search, EsRoundReport *report) {
 static void begin_progress(EsFitRun *fit) {
     EsFitPlace places[ES_FIT_CANDIDATES_MAX];
     atomic_store(&fit->progress.n_batches, 0);
-    fit->progress.n_all = es_fit_search_list(fit->search, places) * fit->n_updates;
+    fit->progress.n_all = es_fit_search_list(fit->search, places) * fit->plan.n_updates;
     fit->progress.start_ns = fit->progress.reported_ns = es_clock_ns();
     fit->progress.reporter = pthread_self();
 }
@@ -426,20 +354,16 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
 
 static int is_over(void *context) {
     const EsFitRun *fit = context;
-    const EsFitSettings *settings = fit->settings;
-    int is_late = settings->max_seconds > 0 && fit->seconds >= (double)settings->max_seconds;
-    int is_good = settings->target_accuracy > 0 &&
-                  fit->search->best_accuracy >= (double)settings->target_accuracy;
-    return is_late || is_good;
+    return es_fit_is_enough(fit->settings, fit->seconds, fit->search->best_accuracy);
 }
 
 // --- state ---
 
 static void describe(void *context, EsRunStartedEvent *row) {
     const EsFitRun *fit = context;
-    row->task = fit->choice.hosts[0].name;
+    row->task = fit->plan.choice.hosts[0].name;
     row->n_envs = fit->settings->n_candidates;
-    row->n_host_parameters = es_host_parameter_count(&fit->choice.hosts[0]);
+    row->n_host_parameters = es_host_parameter_count(&fit->plan.choice.hosts[0]);
 }
 
 static EsStatus save_group(EsCheckpoint *checkpoint, EsFitGroup *group, int g) {
@@ -630,10 +554,10 @@ EsFitReport es_fit_run_report(const EsFitRun *fit) {
     const EsFitSearch *search = fit->search;
     EsFitPlace places[ES_FIT_CANDIDATES_MAX];
     return (EsFitReport){.dataset = &fit->dataset,
-                         .hosts = fit->choice.reason,
+                         .hosts = fit->plan.choice.reason,
                          .policy = search->groups[0]->policy_name,
                          .policy_reason = search->groups[0]->reason,
-                         .n_updates = fit->n_updates,
+                         .n_updates = fit->plan.n_updates,
                          .network = search->best,
                          .best_epoch = search->best_epoch,
                          .best_candidate = search->best_candidate,

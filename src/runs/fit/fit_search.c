@@ -2,16 +2,105 @@
 #include "runs/fit/fit_search.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "esper/version.h"
+#include "growth/host/host_file.h"
 
 // candidates are dropped in this share of the epochs, the first one
 #define DROP_SHARE (1.0 / 3)
 
 // samples that a decision is measured on; candidates are ranked on the whole split
 #define DECISION_SAMPLES 2000
+
+// --- the plan ---
+
+EsStatus es_fit_open_device(const EsFitSettings *settings, EsDevice **device) {
+    EsDeviceOptions options = {.n_threads = settings->run.n_threads};
+    ES_TRY(es_device_open(settings->run.device, &options, device));
+    if (es_device_info(*device)->kind != ES_DEVICE_CPU) {
+        es_device_close(*device);
+        *device = NULL;
+        return ES_FAIL(UNSUPPORTED, "fit runs on the CPU; --device cpu. `esper grow --keep-best` "
+                                    "grows networks on a GPU");
+    }
+    return ES_STATUS_OK;
+}
+
+// A host that was asked for takes on the sizes of the data.
+static EsStatus find_host(const EsFitSettings *settings, const EsDataset *dataset,
+                          EsFitPlan *plan) {
+    EsHostSpec *named = &plan->named_host;
+    ES_TRY(es_host_find(settings->task, named));
+    named->image_channels = dataset->n_channels;
+    named->image_size = dataset->height;
+    named->n_classes = dataset->n_classes;
+    ES_TRY(es_host_check(named));
+    int64_t count = es_host_parameter_count(named);
+    if (count > settings->max_parameters) {
+        return ES_FAIL(CONFIG,
+                       "host \"%s\" has %lld parameters for this data, more than "
+                       "--max-params %d",
+                       named->name, (long long)count, settings->max_parameters);
+    }
+    plan->choice.hosts[0] = *named;
+    plan->choice.n_hosts = 1;
+    snprintf(plan->choice.reason, sizeof plan->choice.reason,
+             "Host \"%s\" as asked for: %lld parameters, which leaves %lld to seeds.", named->name,
+             (long long)count, (long long)(settings->max_parameters - count));
+    return ES_STATUS_OK;
+}
+
+EsStatus es_fit_plan_create(const EsFitSettings *settings, const EsDataset *dataset,
+                            EsFitPlan *plan) {
+    int64_t n_train = dataset->train.count;
+    memset(plan, 0, sizeof *plan);
+    if (n_train < 2 || dataset->validation.count < 1) {
+        return ES_FAIL(INPUT,
+                       "data set \"%s\" has %lld training and %lld validation samples; "
+                       "networks are chosen by validation",
+                       dataset->name, (long long)n_train, (long long)dataset->validation.count);
+    }
+    ES_TRY(settings->task[0] != '\0'
+               ? find_host(settings, dataset, plan)
+               : es_host_choose(dataset, settings->max_parameters, &plan->choice));
+    // a small table gets a few updates per pass
+    plan->batch = settings->batch > 0 ? settings->batch
+                                      : ES_MAX(ES_MIN(plan->choice.hosts[0].batch, n_train / 8), 1);
+    if (plan->batch > n_train) {
+        return ES_FAIL(CONFIG, "a batch of %lld is larger than the %lld training samples",
+                       (long long)plan->batch, (long long)n_train);
+    }
+    plan->n_updates = settings->epoch_batches > 0 ? settings->epoch_batches : n_train / plan->batch;
+    return ES_STATUS_OK;
+}
+
+void es_fit_plan_destroy(EsFitPlan *plan) { es_host_unload(&plan->named_host); }
+
+EsFitSearchOptions es_fit_plan_search(const EsFitPlan *plan, const EsFitSettings *settings,
+                                      const EsDataset *dataset, EsDevice *device) {
+    return (EsFitSearchOptions){.settings = settings,
+                                .dataset = dataset,
+                                .device = device,
+                                .hosts = plan->choice.hosts,
+                                .n_hosts = plan->choice.n_hosts,
+                                .n_candidates = settings->n_candidates,
+                                .batch = plan->batch,
+                                .n_updates = plan->n_updates,
+                                .n_epochs = settings->run.n_rounds,
+                                .seed = (uint64_t)settings->run.seed,
+                                .policy = settings->policy};
+}
+
+int es_fit_is_enough(const EsFitSettings *settings, double seconds, double best_accuracy) {
+    int is_late = settings->max_seconds > 0 && seconds >= (double)settings->max_seconds;
+    int is_good =
+        settings->target_accuracy > 0 && best_accuracy >= (double)settings->target_accuracy;
+    return is_late || is_good;
+}
 
 // --- life ---
 
@@ -189,6 +278,20 @@ EsStatus es_fit_search_advance(EsFitSearch *search, int64_t epoch) {
         }
     }
     return take_best(search, epoch);
+}
+
+void es_fit_search_note_origin(EsFitSearch *search, const char *data_sha256) {
+    EsGrownOrigin *origin = &search->best->origin;
+    *origin = (EsGrownOrigin){.version = ES_VERSION,
+                              .command = "fit",
+                              .seed = (int64_t)search->options.seed,
+                              .episode = search->best_candidate,
+                              .validation_accuracy = search->best_accuracy,
+                              .test_accuracy = NAN};
+    snprintf(origin->data, sizeof origin->data, "%s", search->options.dataset->name);
+    snprintf(origin->data_sha256, sizeof origin->data_sha256, "%s", data_sha256);
+    snprintf(origin->policy, sizeof origin->policy, "%s",
+             search->groups[search->best_group]->policy_name);
 }
 
 EsStatus es_fit_search_decide(EsFitSearch *search, int64_t epoch) {

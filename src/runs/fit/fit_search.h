@@ -34,6 +34,28 @@ typedef struct EsFitSearchOptions {
     void *context;
 } EsFitSearchOptions;
 
+// Hosts, batch and updates for a data set: those that the settings name, or those that suit it.
+typedef struct EsFitPlan {
+    EsHostChoice choice;
+    EsHostSpec named_host;    // owned where it comes from a file
+    int64_t batch, n_updates; // samples of an update, updates of an epoch
+} EsFitPlan;
+
+// The device that the settings name. UNSUPPORTED when it is no CPU.
+EsStatus es_fit_open_device(const EsFitSettings *settings, EsDevice **device);
+
+// INPUT when the data cannot be fitted, CONFIG when the settings do not suit it.
+EsStatus es_fit_plan_create(const EsFitSettings *settings, const EsDataset *dataset,
+                            EsFitPlan *plan);
+void es_fit_plan_destroy(EsFitPlan *plan);
+
+// The search that the settings ask for; everything is borrowed.
+EsFitSearchOptions es_fit_plan_search(const EsFitPlan *plan, const EsFitSettings *settings,
+                                      const EsDataset *dataset, EsDevice *device);
+
+// Returns whether the time or the accuracy that the settings name is reached.
+int es_fit_is_enough(const EsFitSettings *settings, double seconds, double best_accuracy);
+
 typedef struct EsFitSearch {
     EsFitSearchOptions options;
     EsFitGroup *groups[ES_HOST_SHAPES]; // owned
@@ -55,6 +77,9 @@ EsStatus es_fit_search_advance(EsFitSearch *search, int64_t epoch);
 
 // The policy's decisions, then half of the candidates is dropped where it is time.
 EsStatus es_fit_search_decide(EsFitSearch *search, int64_t epoch);
+
+// Notes in the best network where it comes from; its test accuracy is not known yet.
+void es_fit_search_note_origin(EsFitSearch *search, const char *data_sha256);
 
 // A candidate that is left.
 typedef struct EsFitPlace {
