@@ -43,6 +43,29 @@ expect_part "dry run" "$out" "# policy      random: it was asked for"
 expect_part "dry run" "$out" "# time"
 [[ ! -e runs ]] || fail "a dry run makes a folder"
 
+# --- a comparison, stopped and gone on with ---
+compared=(--data tiny --candidates 2 --epochs 2 --max-params 4000 --epoch-batches 4 --compare 2)
+run 0 fit "${compared[@]}" --out compared --json
+python3 - "$out" << 'PYTHON' || fail "the comparison: $out"
+import json, sys
+found = json.loads(sys.argv[1])
+for variant in "fit host wider deeper scratch random search".split():
+    assert 0 <= found[variant]["test_accuracy"][0] <= 100, variant
+assert found["fit"]["against_fit"][0] == 0
+PYTHON
+[[ -e compared/networks/2/network.json ]] || fail "the fit of the second seed left no network"
+before=$out
+python3 - compared/comparison.json << 'PYTHON'
+import json, sys
+found = json.load(open(sys.argv[1]))
+found["search"][1] = found["wider"][0] = None
+json.dump(found, open(sys.argv[1], "w"))
+PYTHON
+run 0 fit --resume compared --json
+[[ $out == "$before" ]] || fail "a comparison that is gone on with ends otherwise: $out, not $before"
+run 0 fit --resume compared
+expect_part "comparison" "$out" "comparison, 2 seeds, test accuracy in %"
+
 # --- a whole run ---
 run 0 fit "${small[@]}" --out whole --threads 1
 whole=$out
