@@ -115,8 +115,8 @@ TEST(the_best_go_on_and_the_best_network_is_kept) {
             EXPECT_NEAR(places[i].accuracy, group->accuracy[places[i].position], 0);
             expected |= i < n_kept ? 1 << group->candidates[places[i].position] : 0;
         }
-        int is_better = places[0].accuracy > best ||
-                        (places[0].accuracy == best && places[0].loss < best_loss);
+        int is_better =
+            places[0].accuracy > best || (places[0].accuracy == best && places[0].loss < best_loss);
         EXPECT_EQ(search->is_new_best, is_better);
         best = fmax(best, places[0].accuracy);
         best_loss = is_better ? places[0].loss : best_loss;
