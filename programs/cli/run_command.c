@@ -80,15 +80,19 @@ static void make_names_absolute(const EsConfig *config, const EsConfigKey *key, 
     (void)ignored; // the value is then as it was
 }
 
-// A data set that is a file or a folder; names of sets stay names, and what is missing is reported
-// where it is opened.
-static void make_data_absolute(const EsConfig *config, const EsConfigKey *key, const char *value) {
+static int is_data_name(const char *value) {
     static const char *const names[] = {"tiny", "generated", "cifar10", "idx", "fashion-mnist"};
     for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
         if (strcmp(value, names[i]) == 0) {
-            return;
+            return 1;
         }
     }
+    return 0;
+}
+
+// A data set that is a file or a folder, or a file of labels; a missing one is reported where it is
+// opened.
+static void make_data_absolute(const EsConfig *config, const EsConfigKey *key, const char *value) {
     char *path = realpath(value, NULL);
     if (path != NULL) {
         EsStatus ignored = es_config_value_parse(key, config->settings, path, key->key);
@@ -113,7 +117,8 @@ static EsStatus make_paths_absolute(const EsConfig *config) {
                       (strcmp(key->key, "rules") == 0 && strchr(value, '/') != NULL);
         if (is_path && value[0] != '/') {
             ES_TRY(make_absolute(config, key, value));
-        } else if (strcmp(key->key, "data") == 0 || strcmp(key->key, "labels") == 0) {
+        } else if ((strcmp(key->key, "data") == 0 && !is_data_name(value)) ||
+                   strcmp(key->key, "labels") == 0) {
             make_data_absolute(config, key, value);
         } else if (strcmp(key->key, "task") == 0 || strcmp(key->key, "policy") == 0 ||
                    strcmp(key->key, "against") == 0) {

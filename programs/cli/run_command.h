@@ -29,6 +29,14 @@ typedef struct EsRunCommand {
                        "print settings, memory, plan and predicted time, then stop"),              \
         ES_OPTION_FLAG("quiet", &(command)->is_quiet, "no progress on stderr")
 
+// How a data set is read: keys of ES_DATA_CONFIG_KEYS beside "data".
+#define ES_DATA_OPTIONS(section)                                                                   \
+    ES_OPTION_KEY("folder", section ".folder", "DIR"),                                             \
+        ES_OPTION_KEY("data-seed", section ".data_seed", "N"),                                     \
+        ES_OPTION_KEY("image-size", section ".image_size", "N"),                                   \
+        ES_OPTION_KEY("label", section ".label", "COLUMN"),                                        \
+        ES_OPTION_KEY("labels", section ".labels", "FILE")
+
 // Completes the table's configuration: defaults, then --config or the resumed run's, then the
 // command line. Paths become absolute. `before` is room for a copy of the settings, of
 // config->settings_bytes.

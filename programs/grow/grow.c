@@ -228,7 +228,8 @@ static EsExit cmd_grow_once(GrowCommand *grow, const EsOptionTable *table,
         return es_command_finish("grow", resume != NULL ? explain_resume(resume, status) : status);
     }
     note_unused(arguments, &grow->settings);
-    es_run_command_note_unused(table, arguments, grow->settings.run.device, grow->settings.data);
+    es_run_command_note_unused(table, arguments, grow->settings.run.device,
+                               grow->settings.data.name);
     const EsRunInput input = {&grow->run, &grow->config, &grow->settings.run,
                               &grow->settings.n_envs, grow->as_json};
     EsProgramRun run = es_run_program_begin(&es_grow_program, &input);
@@ -261,8 +262,7 @@ EsExit cmd_grow(int argc, char **argv) {
         ES_OPTION_KEY("reward", "reward.mode", "MODE"),
         ES_OPTION_KEY("hidden", "policy.hidden", "N"),
         ES_OPTION_KEY("data", "grow.data", "NAME"),
-        ES_OPTION_KEY("folder", "grow.folder", "DIR"),
-        ES_OPTION_KEY("data-seed", "grow.data_seed", "N"),
+        ES_DATA_OPTIONS("grow"),
         ES_OPTION_KEY("data-split", "grow.data_split", "whole|share"),
         ES_OPTION_KEY("pad", "grow.pad", "N"),
         ES_OPTION_KEY("flip", "grow.flip", NULL),

@@ -180,8 +180,7 @@ EsExit cmd_hosts(int argc, char **argv) {
         ES_OPTION_KEY("base", "hosts.base", "N"),
         ES_OPTION_KEY("blocks", "hosts.blocks", "N"),
         ES_OPTION_KEY("data", "hosts.data", "NAME"),
-        ES_OPTION_KEY("folder", "hosts.folder", "DIR"),
-        ES_OPTION_KEY("data-seed", "hosts.data_seed", "N"),
+        ES_DATA_OPTIONS("hosts"),
         ES_OPTION_KEY("precision", "hosts.precision", "P"),
         ES_OPTION_KEY("tf32", "hosts.tf32", "on|off"),
         ES_OPTION_KEY("unfused", "hosts.unfused", NULL),
@@ -214,7 +213,7 @@ EsExit cmd_hosts(int argc, char **argv) {
     }
     EsStatus status = es_run_command_configure(&command, &table, &arguments, &before);
     if (status == ES_STATUS_OK) {
-        es_run_command_note_unused(&table, &arguments, settings.run.device, settings.data);
+        es_run_command_note_unused(&table, &arguments, settings.run.device, settings.data.name);
     }
     const EsRunInput input = {&command, &config, &settings.run, &settings.n_envs, as_json};
     if (status != ES_STATUS_OK) {

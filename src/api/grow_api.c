@@ -80,9 +80,10 @@ static EsStatus choose_host(EsGrow *grow, const EsGrowOptions *options) {
 // size, which the engine checks.
 static EsStatus open_dataset(EsGrow *grow, const EsGrowOptions *options) {
     EsHostSpec fitted = grow->host;
-    EsStatus status = es_host_open_dataset(&fitted, options->data, options->folder,
-                                           options->data_seed != 0 ? options->data_seed : 1,
-                                           options->n_threads, &grow->dataset);
+    const EsDatasetOptions wanted = {.seed = options->data_seed != 0 ? options->data_seed : 1,
+                                     .folder = options->folder};
+    EsStatus status = es_host_open_dataset(&fitted, options->data, &wanted, options->n_threads,
+                                           &grow->dataset);
     if (options->host_file == NULL || fitted.kind == ES_HOST_DENSE) {
         grow->host = fitted;
     }

@@ -93,6 +93,33 @@ typedef struct EsDatasetOptions {
                             // samples
 } EsDatasetOptions;
 
+// The data set of a run, as its configuration names it.
+typedef struct EsDataSettings {
+    char name[1024];   // a name or a path; "" = the task's
+    char folder[1024]; // of cifar10 and idx, "" = ES_DATA_DIR
+    int seed;          // of a generated set, or of a split
+    int image_size;    // 0 = as the data set says
+    char label[128];   // of tables, "" = the last column
+    char labels[1024]; // of arrays, "" = found by their name
+} EsDataSettings;
+
+// Keys of a configuration for data `m` in settings of type T, in the run's own section.
+#define ES_DATA_CONFIG_KEYS(T, m, section, data_help)                                              \
+    ES_CONFIG_TEXT(T, m.name, section, "data", "", data_help),                                     \
+        ES_CONFIG_TEXT(T, m.folder, section, "folder", "",                                         \
+                       "folder of the cifar10 or idx files (empty: ES_DATA_DIR)"),                 \
+        ES_CONFIG_INT(T, m.seed, section, "data_seed", "1", 0, 2147483647,                         \
+                      "seed of a generated data set, or of a split"),                              \
+        ES_CONFIG_INT(T, m.image_size, section, "image_size", "0", 0, 256,                         \
+                      "side that images are fitted to, 0 = their median side, at most 64"),        \
+        ES_CONFIG_TEXT(T, m.label, section, "label", "",                                           \
+                       "column of the labels in a table, by name or number (empty: the last)"),    \
+        ES_CONFIG_TEXT(T, m.labels, section, "labels", "",                                         \
+                       "file of the labels of a .npy array (empty: found by its name)")
+
+// Everything but the name, which goes to es_dataset_open; texts are borrowed from the settings.
+EsDatasetOptions es_data_settings_options(const EsDataSettings *settings);
+
 // Open the data set that `text` names: "tiny", "generated", "cifar10", "idx", "fashion-mnist", or a
 // path. The pool is borrowed during the call and may be NULL. On failure nothing is kept and
 // *dataset is empty.

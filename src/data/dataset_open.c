@@ -409,6 +409,15 @@ static EsStatus open_named(EsDataset *dataset, const char *text, const EsDataset
     return open_path(dataset, text, options, pool);
 }
 
+EsDatasetOptions es_data_settings_options(const EsDataSettings *settings) {
+    EsDatasetOptions options = {.seed = (uint64_t)settings->seed,
+                                .folder = settings->folder,
+                                .image_size = settings->image_size,
+                                .label = settings->label,
+                                .labels = settings->labels};
+    return options;
+}
+
 static EsStatus check_image_size(const EsDatasetOptions *options) {
     if (options->image_size < 0 || options->image_size > ES_IMAGE_MAX_FIT) {
         return ES_FAIL(ARGUMENT, "an image size of %d, expected 1 to %d", options->image_size,

@@ -100,7 +100,7 @@ static SavedRun *create_fit(void) {
     saved = (SavedRun){.settings = &saved.fit_settings.run};
     EsFitSettings *settings = &saved.fit_settings;
     saved.config = es_fit_run_config(settings);
-    snprintf(settings->data, sizeof settings->data, "tiny");
+    snprintf(settings->data.name, sizeof settings->data.name, "tiny");
     snprintf(settings->task, sizeof settings->task, "tiny"); // one group
     snprintf(settings->policy, sizeof settings->policy, "heuristic");
     settings->run.n_rounds = 2;

@@ -437,8 +437,9 @@ static void note_sizes(const EsHostSpec *host, const EsDataset *dataset) {
     }
 }
 
-EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *folder, uint64_t seed,
+EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const EsDatasetOptions *options,
                               int n_threads, EsDataset *dataset) {
+    const char *folder = options->folder;
     const char *name = is_nonempty(data) ? data : host->dataset;
     int is_read = strcmp(name, "cifar10") == 0 || strcmp(name, "idx") == 0;
     int is_drawn = strcmp(name, "tiny") == 0 || strcmp(name, "generated") == 0;
@@ -456,7 +457,9 @@ EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *fo
                        "read files",
                        name, is_drawn ? "is generated" : "says where it lies", folder);
     }
-    EsDatasetOptions wanted = {.seed = seed, .folder = source, .n_classes = host->n_classes};
+    EsDatasetOptions wanted = *options;
+    wanted.folder = source;
+    wanted.n_classes = host->n_classes;
     EsThreadPool *pool = NULL;
     ES_TRY(es_thread_pool_create(&pool, n_threads));
     EsStatus status = es_dataset_open(dataset, name, &wanted, pool);

@@ -52,10 +52,11 @@ EsStatus es_host_find(const char *task, EsHostSpec *host);
 
 // Opens `data` ("" or NULL: the host's own), a name or a path (es_dataset_open), and gives the host
 // size, channels and classes of its images, a dense host columns and classes of its rows. cifar10
-// and idx are read from `folder` ("" or NULL: ES_DATA_DIR); the others generate from `seed` or are
-// split by it, with n_threads. ARGUMENT when there is no data set, or the folder is missing or of
-// no use; INPUT when it has images and the host takes rows, or the other way round.
-EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *folder, uint64_t seed,
+// and idx are read from options->folder ("" or NULL: ES_DATA_DIR); the others generate from the
+// seed or are split by it, with n_threads; options->n_classes is the host's. ARGUMENT when there is
+// no data set, or the folder is missing or of no use; INPUT when it has images and the host takes
+// rows, or the other way round.
+EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const EsDatasetOptions *options,
                               int n_threads, EsDataset *dataset);
 
 ES_EXTERN_C_END

@@ -50,19 +50,9 @@ struct EsFitRun {
 
 static const EsConfigKey keys[] = {
     ES_RUN_CONFIG_KEYS(EsFitSettings, run, "fit", "20"),
-    ES_CONFIG_TEXT(EsFitSettings, data, "fit", "data", "",
-                   "data set: a folder of images by class, .npy, .csv, IDX or CIFAR-10 files, "
-                   "fashion-mnist, tiny, generated"),
-    ES_CONFIG_TEXT(EsFitSettings, folder, "fit", "folder", "",
-                   "folder of the cifar10 or idx files (empty: ES_DATA_DIR)"),
-    ES_CONFIG_INT(EsFitSettings, data_seed, "fit", "data_seed", "1", 0, 2147483647,
-                  "seed of the split into training, validation and test samples"),
-    ES_CONFIG_INT(EsFitSettings, image_size, "fit", "image_size", "0", 0, 256,
-                  "side that images are fitted to, 0 = their median side, at most 64"),
-    ES_CONFIG_TEXT(EsFitSettings, label, "fit", "label", "",
-                   "column of the labels in a table, by name or number (empty: the last)"),
-    ES_CONFIG_TEXT(EsFitSettings, labels, "fit", "labels", "",
-                   "file of the labels of a .npy array (empty: found by its name)"),
+    ES_DATA_CONFIG_KEYS(EsFitSettings, data, "fit",
+                        "data set: a folder of images by class, .npy, .csv, IDX or CIFAR-10 files, "
+                        "fashion-mnist, tiny, generated"),
     ES_CONFIG_TEXT(EsFitSettings, task, "fit", "task", "",
                    "host to grow: a preset or the path of a host file (empty: chosen)"),
     ES_CONFIG_INT(EsFitSettings, max_parameters, "fit", "max_params", "100000", 100, 100000000,
@@ -106,19 +96,15 @@ EsConfig es_fit_run_config(EsFitSettings *settings) {
 
 static EsStatus open_dataset(EsFitRun *fit) {
     const EsFitSettings *settings = fit->settings;
-    if (settings->data[0] == '\0') {
+    if (settings->data.name[0] == '\0') {
         return ES_FAIL(CONFIG, "there is no data: --data takes a folder of images by class, .npy, "
                                ".csv or IDX files, or fashion-mnist");
     }
-    EsDatasetOptions options = {.seed = (uint64_t)settings->data_seed,
-                                .folder = settings->folder[0] != '\0' ? settings->folder
-                                                                      : getenv("ES_DATA_DIR"),
-                                .image_size = settings->image_size,
-                                .label = settings->label[0] != '\0' ? settings->label : NULL,
-                                .labels = settings->labels[0] != '\0' ? settings->labels : NULL};
+    EsDatasetOptions options = es_data_settings_options(&settings->data);
+    options.folder = options.folder[0] != '\0' ? options.folder : getenv("ES_DATA_DIR");
     EsThreadPool *pool = NULL;
     ES_TRY(es_thread_pool_create(&pool, settings->run.n_threads));
-    EsStatus status = es_dataset_open(&fit->dataset, settings->data, &options, pool);
+    EsStatus status = es_dataset_open(&fit->dataset, settings->data.name, &options, pool);
     es_thread_pool_destroy(pool);
     ES_TRY(status);
     es_dataset_fingerprint(&fit->dataset, fit->data_hash);

@@ -3,19 +3,15 @@
 #ifndef ES_RUNS_FIT_SETTINGS_H
 #define ES_RUNS_FIT_SETTINGS_H
 
+#include "data/dataset.h"
 #include "growth/rules/recipe.h"
 #include "runs/run_settings.h"
 
 typedef struct EsFitSettings {
     EsRunSettings run; // a round is an epoch
     // [fit]
-    char data[1024];
-    char folder[1024]; // of cifar10 and idx, "" = ES_DATA_DIR
-    int data_seed;     // of the split
-    int image_size;    // 0 = as the data set says
-    char label[128];   // of tables, "" = the last column
-    char labels[1024]; // of arrays, "" = found by name
-    char task[1024];   // host; "" = chosen by the data and max_parameters
+    EsDataSettings data;
+    char task[1024]; // host; "" = chosen by the data and max_parameters
     int max_parameters;
     int n_candidates;
     char policy[1024];     // "" = chosen

@@ -212,9 +212,9 @@ EsStatus es_grow_episode_open_device(const EsGrowSettings *settings, EsDevice **
 
 static EsStatus open_dataset(EsEpisodeRunner *runner) {
     const EsGrowSettings *settings = runner->settings;
-    ES_TRY(es_host_open_dataset(&runner->host, settings->data, settings->folder,
-                                (uint64_t)settings->data_seed, settings->run.n_threads,
-                                &runner->dataset));
+    EsDatasetOptions wanted = es_data_settings_options(&settings->data);
+    ES_TRY(es_host_open_dataset(&runner->host, settings->data.name, &wanted,
+                                settings->run.n_threads, &runner->dataset));
     es_dataset_fingerprint(&runner->dataset, runner->data_hash);
     return ES_STATUS_OK;
 }

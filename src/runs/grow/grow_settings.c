@@ -38,11 +38,9 @@ static const EsConfigKey keys[] = {
     ES_RUN_CONFIG_KEYS_FROM(EsGrowSettings, run, "grow", "100", 0),
     ES_CONFIG_TEXT(EsGrowSettings, task, "grow", "task", "tiny",
                    "host and its data set, or the path of a host file"),
-    ES_CONFIG_TEXT(
-        EsGrowSettings, data, "grow", "data", "",
+    ES_DATA_CONFIG_KEYS(
+        EsGrowSettings, data, "grow",
         "data set instead of the task's: tiny, generated, fashion-mnist, cifar10, idx, a path"),
-    ES_CONFIG_TEXT(EsGrowSettings, folder, "grow", "folder", "",
-                   "folder of the cifar10 or idx files (empty: ES_DATA_DIR)"),
     ES_CONFIG_TEXT(EsGrowSettings, slots, "grow", "slots", "r0c0,r0c1",
                    "slots for seeds: r0c0,r0c1,... or all"),
     ES_CONFIG_TEXT(EsGrowSettings, policy, "grow", "policy", "ppo",
@@ -64,8 +62,6 @@ static const EsConfigKey keys[] = {
                      "strictness of the gates between a seed's stages"),
     ES_CONFIG_BOOL(EsGrowSettings, auto_forward, "grow", "auto_forward", "on",
                    "stages advance on their own when their gate opens"),
-    ES_CONFIG_INT(EsGrowSettings, data_seed, "grow", "data_seed", "1", 0, 2147483647,
-                  "seed of a generated data set, or of a split"),
     ES_CONFIG_CHOICE(EsGrowSettings, data_split, "grow", "data_split", "whole", "whole|share",
                      "images a host trains on: the whole set, or its share of each pass over it"),
     ES_CONFIG_INT(EsGrowSettings, recipe.pad, "grow", "pad", "0", 0, 16,

@@ -4,6 +4,7 @@
 #define ES_RUNS_GROW_SETTINGS_H
 
 #include "control/policy/policy_network.h"
+#include "data/dataset.h"
 #include "growth/rules/recipe.h"
 #include "reward/reward.h"
 #include "runs/run_settings.h"
@@ -13,8 +14,7 @@ typedef struct EsGrowSettings {
     EsRunSettings run;
     // [grow]
     char task[1024];
-    char data[1024];   // "" = the task's
-    char folder[1024]; // "" = ES_DATA_DIR
+    EsDataSettings data;
     char slots[128];   // "r0c0,r0c1", "all"
     char policy[1024]; // ppo, heuristic, random, wait, script:FILE, FILE
     int n_envs;
@@ -25,7 +25,6 @@ typedef struct EsGrowSettings {
     int validation_images;
     int gates; // 0 permissive, 1 strict
     int auto_forward;
-    int data_seed;
     int data_split; // 0 whole, 1 share
     float host_learning_rate, seed_learning_rate, clip;
     EsRecipe recipe; // [recipe], pad and flip

@@ -41,11 +41,9 @@ static const EsConfigKey keys[] = {
     ES_RUN_CONFIG_KEYS(EsHostsSettings, run, "hosts", "20"),
     ES_CONFIG_TEXT(EsHostsSettings, task, "hosts", "task", "tiny",
                    "host and its data set, or the path of a host file"),
-    ES_CONFIG_TEXT(
-        EsHostsSettings, data, "hosts", "data", "",
+    ES_DATA_CONFIG_KEYS(
+        EsHostsSettings, data, "hosts",
         "data set instead of the task's: tiny, generated, fashion-mnist, cifar10, idx, a path"),
-    ES_CONFIG_TEXT(EsHostsSettings, folder, "hosts", "folder", "",
-                   "folder of the cifar10 or idx files (empty: ES_DATA_DIR)"),
     ES_CONFIG_INT(EsHostsSettings, n_envs, "hosts", "envs", "8", 1, 4096,
                   "hosts trained side by side"),
     ES_CONFIG_INT(EsHostsSettings, batch, "hosts", "batch", "0", 0, 65536,
@@ -65,8 +63,6 @@ static const EsConfigKey keys[] = {
                      "f32 convolutions on CUDA multiply in TF32"),
     ES_CONFIG_BOOL(EsHostsSettings, unfused, "hosts", "unfused", "off",
                    "run operation by operation, for debugging"),
-    ES_CONFIG_INT(EsHostsSettings, data_seed, "hosts", "data_seed", "1", 0, 2147483647,
-                  "seed of a generated data set, or of a split"),
     ES_RECIPE_CONFIG_KEYS(EsHostsSettings, recipe),
 };
 
@@ -117,8 +113,8 @@ static EsStatus create_parts(EsHostsRun *hosts) {
     EsDeviceOptions device_options = {.n_threads = settings->run.n_threads};
     ES_TRY(es_device_open(settings->run.device, &device_options, &hosts->device));
     ES_TRY(es_stream_create(hosts->device, &hosts->stream));
-    ES_TRY(es_host_open_dataset(&hosts->host, settings->data, settings->folder,
-                                (uint64_t)settings->data_seed, settings->run.n_threads,
+    EsDatasetOptions wanted = es_data_settings_options(&settings->data);
+    ES_TRY(es_host_open_dataset(&hosts->host, settings->data.name, &wanted, settings->run.n_threads,
                                 &hosts->dataset));
     ES_TRY(es_host_check(&hosts->host));
     ES_TRY(create_trainer(hosts));

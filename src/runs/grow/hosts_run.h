@@ -15,8 +15,7 @@ typedef struct EsHostsSettings {
     EsRunSettings run;
     // [hosts]
     char task[1024];
-    char data[1024];   // "" = the task's
-    char folder[1024]; // "" = ES_DATA_DIR
+    EsDataSettings data;
     int n_envs;
     int batch; // 0 = the task's
     float learning_rate;
@@ -25,7 +24,6 @@ typedef struct EsHostsSettings {
     int precision;      // 0 f32, 1 bf16
     int is_tf32;        // 0 off, 1 on
     int unfused;
-    int data_seed;
 } EsHostsSettings;
 
 // The declared keys over `settings`, which is filled with defaults.

@@ -311,18 +311,23 @@ TEST(hosts_take_their_kind_of_data) {
                                                    "1,2,3,x\n2,3,1,y\n3,1,2,x\n1,3,2,y\n"
                                                    "2,1,3,x\n3,2,1,y\n1,1,2,x\n2,2,3,y\n");
     EsDataset dataset;
+    EsDatasetOptions first = {.seed = 1};
     REQUIRE_OK(es_host_preset("dense", &host));
-    REQUIRE_OK(es_host_open_dataset(&host, rows, "", 1, 1, &dataset));
+    REQUIRE_OK(es_host_open_dataset(&host, rows, &first, 1, &dataset));
     EXPECT_EQ(host.image_channels, 3);
     EXPECT_EQ(host.image_size, 1);
     EXPECT_EQ(host.n_classes, 2);
     REQUIRE_OK(es_host_check(&host));
     es_dataset_destroy(&dataset);
-    EXPECT_STATUS(es_host_open_dataset(&host, "tiny", "", 1, 1, &dataset), INPUT);
+    first.label = "nothing"; // options reach the reader
+    EXPECT_STATUS(es_host_open_dataset(&host, rows, &first, 1, &dataset), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "no column is called \"nothing\"");
+    first.label = NULL;
+    EXPECT_STATUS(es_host_open_dataset(&host, "tiny", &first, 1, &dataset), INPUT);
     EXPECT_CONTAINS(es_status_detail(),
                     "data set \"tiny\" has images, and host \"dense\" is dense");
     REQUIRE_OK(es_host_preset("tiny", &host));
-    EXPECT_STATUS(es_host_open_dataset(&host, rows, "", 1, 1, &dataset), INPUT);
+    EXPECT_STATUS(es_host_open_dataset(&host, rows, &first, 1, &dataset), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "choose --task dense, or a host file with kind = dense");
 }
 

@@ -43,6 +43,19 @@ printf '[hosts]\nenvs = 3\nepochs = 2\n' > "$folder/bad.ini"
 run 2 hosts --config "$folder/bad.ini"
 expect_part "bad file" "$err" 'bad.ini:3: unknown key "epochs" in [hosts]'
 
+# --- how data are read ---
+{ echo k,a,b; for i in $(seq 40); do echo "c$((i % 2)),$i,$((i * i))"; done; } > "$folder/first.csv"
+run 2 hosts --task dense --data "$folder/first.csv" --dry-run
+expect_part "label is not last" "$err" 'first.csv: line 2, column 0 k: "c1" is no finite number'
+run 0 hosts --task dense --data "$folder/first.csv" --label k --dry-run
+expect_part "label" "$out" "label = k"
+run 0 grow --task dense --data "$folder/first.csv" --label 0 --policy wait --batch 8 --envs 2 --dry-run
+expect_part "label by number" "$out" "label = 0"
+run 0 hosts "${small[@]}" --image-size 12 --out "$folder/smaller"
+expect_part "image size" "$err" "tiny: images of 12 x 12"
+run 2 hosts --task dense --data "$folder/first.csv" --labels "$folder/none.npy" --image-size 257
+expect_part "image size" "$err" "--image-size: 257 is outside 0..256"
+
 for kind in a/b grow ""; do
     run 2 hosts "--run.kind=$kind" --out "$folder/kind"
     expect_part "foreign kind" "$err" "[run] kind is"
