@@ -20,9 +20,9 @@
 // --- names ---
 
 // besides telemetry
-static const char *const file_names[] = {"config.ini",         ES_RUN_MARKER_NAME,
-                                         ES_RUN_LOCK_NAME,     "evaluation.json",
-                                         "policy.safetensors", "last.safetensors"};
+static const char *const file_names[] = {
+    "config.ini",      ES_RUN_MARKER_NAME,   ES_RUN_LOCK_NAME,  "evaluation.json",
+    "comparison.json", "policy.safetensors", "last.safetensors"};
 static const char *const telemetry_names[] = {ES_RUN_DATABASE_FILES, ES_RUN_EVENTS_FILE};
 static const char *const sink_names[] = {"sqlite", "jsonl", "tensorboard", "prometheus", "console"};
 
@@ -157,11 +157,15 @@ static int is_number(const char *name) {
     return name[0] != '\0' && strspn(name, "0123456789") == strlen(name);
 }
 
+static int is_network_file(const EsFolderEntry *entry) {
+    static const char *const names[] = {ES_NETWORK_TENSORS_FILE, ES_NETWORK_JSON_FILE};
+    return entry->kind == ES_FOLDER_ENTRY_FILE &&
+           is_or_becomes(entry->name, names, ES_COUNT_OF(names));
+}
+
 static EsStatus take_network_file(EsRunRemoval *removal, const char *path,
                                   const EsFolderEntry *entry) {
-    static const char *const names[] = {ES_NETWORK_TENSORS_FILE, ES_NETWORK_JSON_FILE};
-    if (entry->kind == ES_FOLDER_ENTRY_FILE &&
-        is_or_becomes(entry->name, names, ES_COUNT_OF(names))) {
+    if (is_network_file(entry)) {
         return es_removal_take_file(removal, path, entry->bytes);
     }
     es_removal_keep(removal, path);
@@ -239,6 +243,20 @@ done:
     return status;
 }
 
+static EsStatus take_network_stray(EsRunRemoval *removal, const char *path,
+                                   const EsFolderEntry *entry) {
+    return is_network_file(entry) && es_file_is_temporary(entry->name)
+               ? es_removal_take_file(removal, path, entry->bytes)
+               : ES_STATUS_OK;
+}
+
+static EsStatus take_network_strays(EsRunRemoval *removal, const char *path,
+                                    const EsFolderEntry *entry) {
+    return entry->kind == ES_FOLDER_ENTRY_FOLDER && is_number(entry->name)
+               ? walk(removal, path, take_network_stray)
+               : ES_STATUS_OK;
+}
+
 EsStatus es_run_remove_strays(const EsRunFolder *folder) {
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
@@ -251,6 +269,10 @@ EsStatus es_run_remove_strays(const EsRunFolder *folder) {
             es_run_owns_file(entries[i].name)) {
             es_run_folder_path(folder, entries[i].name, path);
             status = es_removal_take_file(&removal, path, entries[i].bytes);
+        } else if (entries[i].kind == ES_FOLDER_ENTRY_FOLDER &&
+                   strcmp(entries[i].name, ES_RUN_NETWORKS) == 0) {
+            es_run_folder_path(folder, entries[i].name, path);
+            status = walk(&removal, path, take_network_strays);
         }
     }
     es_release(entries);

@@ -303,6 +303,9 @@ static void fill_run(const char *name) {
         "last.safetensors",
         "evaluation.json",
         "evaluation.json.77-0.tmp",
+        "comparison.json",
+        "networks/1/network.json",
+        "networks/1/network.safetensors.77-0.tmp",
         "tensorboard/events.out.tfevents.1.host.2.0",
         "before-1/events.jsonl",
         "before-1/tensorboard/events.out.tfevents.1.host.2.0",
@@ -316,8 +319,8 @@ static void fill_run(const char *name) {
     REQUIRE_OK(save_case(folder, 2, 0));
     REQUIRE_OK(es_round_folder_begin_writing(temp_path(name), 9));
     REQUIRE_OK(es_round_folder_add_name(temp_path(name), 9, "hosts.safetensors"));
-    static const char *const folders[] = {"tensorboard", "before-1/tensorboard", "before-next",
-                                          "checkpoints/10.77-0.tmp"};
+    static const char *const folders[] = {"networks/1", "tensorboard", "before-1/tensorboard",
+                                          "before-next", "checkpoints/10.77-0.tmp"};
     for (size_t i = 0; i < ES_COUNT_OF(folders); i++) {
         char path[128];
         snprintf(path, sizeof path, "%s/%s", name, folders[i]);
@@ -333,6 +336,22 @@ static void fill_run(const char *name) {
     snprintf(from, sizeof from, "%s/checkpoints/1", name);
     snprintf(to, sizeof to, "%s/checkpoints/damaged-1", name);
     EXPECT_EQ(rename(temp_path(from), temp_path(to)), 0);
+    es_run_folder_close(folder);
+}
+
+TEST(strays_of_networks_go_when_a_run_is_opened) {
+    make_case_folder();
+    EsRunFolder *folder = create_case_run("x");
+    REQUIRE_OK(es_folder_make(temp_path("x/networks/1")));
+    write_temp_text("x/networks/1/network.json", "x");
+    write_temp_text("x/networks/1/network.json.77-0.tmp", "x");
+    write_temp_text("x/networks/1/network.safetensors.77-1.tmp", "x");
+    write_temp_text("x/networks/1/notes.77-1.tmp", "mine");
+    REQUIRE_OK(es_run_remove_strays(folder));
+    EXPECT(case_exists("x/networks/1/network.json"));
+    EXPECT(case_exists("x/networks/1/notes.77-1.tmp"));
+    EXPECT(!case_exists("x/networks/1/network.json.77-0.tmp"));
+    EXPECT(!case_exists("x/networks/1/network.safetensors.77-1.tmp"));
     es_run_folder_close(folder);
 }
 

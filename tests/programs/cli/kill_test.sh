@@ -70,6 +70,7 @@ for ((kill = 1; kill <= n_kills; kill++)); do
         n_played=$("$esper" query "$run" "select count(*) from episodes where arm is not null" --csv | tr -d '\r' | tail -1)
         [[ $n_played == 32 ]] || fail "kill $kill at $moment_ms ms: held-out episodes in the database: $n_played, expected 32"
     fi
+    [[ -z $(find "$run" -name '*.tmp') ]] || fail "kill $kill at $moment_ms ms: leaves $(find "$run" -name '*.tmp')"
     # every round is in the database once, whatever was written twice
     n_rounds=$("$esper" query "$run" "select count(*) || ' ' || count(distinct round) from rounds" --csv | tr -d '\r' | tail -1)
     [[ $n_rounds == "$rounds $rounds" ]] || fail "kill $kill at $moment_ms ms: rounds in the database: $n_rounds"
