@@ -112,6 +112,9 @@ static EsStatus check_parts(const EsPolicy *policy, const EsRewardView *reward,
     if (info->kind != ES_DEVICE_CUDA || es_decision_kernels_cuda() == NULL) {
         return ES_FAIL(UNSUPPORTED, "decisions are made on a CUDA device, or by es_policy_decide");
     }
+    if (policy->kind == ES_POLICY_EAGER) {
+        return ES_FAIL(UNSUPPORTED, "the eager policy decides on the CPU; --device cpu");
+    }
     if (policy->kind == ES_POLICY_LEARNED) {
         const EsDeviceInfo *other = es_device_info(policy->context.device);
         if (other->kind != info->kind || other->index != info->index) {
