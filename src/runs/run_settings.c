@@ -60,12 +60,16 @@ EsStatus es_run_settings_check_kind(const EsConfig *config) {
 
 EsStatus es_run_settings_check_resumed(const EsConfig *config, const void *before,
                                        const void *now) {
+    // learning rates of a fit follow the number of its epochs
+    int has_fixed_rounds = strcmp(es_run_settings_kind(config), "fit") == 0;
     for (int i = 0; i < config->n_keys; i++) {
         const EsConfigKey *key = &config->keys[i];
         char old_text[ES_CONFIG_VALUE_BYTES], new_text[ES_CONFIG_VALUE_BYTES];
         es_config_value_format(key, before, old_text);
         es_config_value_format(key, now, new_text);
-        if (!es_run_setting_is_free(key) && strcmp(old_text, new_text) != 0) {
+        int is_rounds = strcmp(key->section, "run") == 0 && strcmp(key->key, "rounds") == 0;
+        int is_free = es_run_setting_is_free(key) && !(has_fixed_rounds && is_rounds);
+        if (!is_free && strcmp(old_text, new_text) != 0) {
             return ES_FAIL(CONFIG,
                            "[%s] %s is %s in the run that is resumed and cannot become %s: its "
                            "results would be neither run's; start a new one",

@@ -128,7 +128,9 @@ expect_text "the best in the database" \
 run 0 fit --resume whole --quiet
 expect_text "a resumed run that is done" "$out" "$whole"
 run 2 fit --resume whole --epochs 8 # refused before anything is written
-expect_part "other epochs" "$err" "the fit began with 6 epochs, which its learning rates follow, and cannot go on with 8"
+expect_part "other epochs" "$err" "[run] rounds is 6 in the run that is resumed and cannot become 8"
+run 0 fit --resume whole --quiet
+expect_text "a run that refused other epochs" "$out" "$whole"
 run 2 fit --resume whole --candidates 8
 expect_part "other candidates" "$err" "[fit] candidates is 4 in the run that is resumed"
 run 2 grow --resume whole
