@@ -82,8 +82,8 @@ static EsStatus open_dataset(EsGrow *grow, const EsGrowOptions *options) {
     EsHostSpec fitted = grow->host;
     const EsDatasetOptions wanted = {.seed = options->data_seed != 0 ? options->data_seed : 1,
                                      .folder = options->folder};
-    EsStatus status = es_host_open_dataset(&fitted, options->data, &wanted, options->n_threads,
-                                           &grow->dataset);
+    EsStatus status =
+        es_host_open_dataset(&fitted, options->data, &wanted, options->n_threads, &grow->dataset);
     if (options->host_file == NULL || fitted.kind == ES_HOST_DENSE) {
         grow->host = fitted;
     }

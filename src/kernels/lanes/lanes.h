@@ -66,9 +66,9 @@ typedef struct EsLanePatches {
 // The images of a group and how to read them.
 typedef struct EsLaneImages {
     const unsigned char *images; // [M][C][H][W]
-    const float *rows; // instead of images, normalised  [M][C][H][W]; NULL: there are none
-    const int32_t *index;        // of this group's images, n_valid of them
-    int n_valid;                 // lanes past it repeat the first image
+    const float *rows;    // instead of images, normalised  [M][C][H][W]; NULL: there are none
+    const int32_t *index; // of this group's images, n_valid of them
+    int n_valid;          // lanes past it repeat the first image
     const EsGatherOptions *options;
     uint32_t episode, step; // keys of the augmentation
     uint32_t first;         // likewise: the batch position of lane 0

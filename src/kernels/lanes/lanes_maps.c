@@ -75,7 +75,7 @@ LANES_INLINE void load_block(const unsigned char *const line[LANES], size_t offs
 }
 
 static void load_rows(const EsLaneImages *source, const EsLaneMap *y) {
-    size_t row_size = (size_t)(y->channels * y->height * y->width);
+    size_t row_size = (size_t)y->channels * (size_t)y->height * (size_t)y->width;
     for (int lane = 0; lane < LANES; lane++) {
         int n = lane < source->n_valid ? lane : 0;
         const float *from = source->rows + (size_t)source->index[n] * row_size;

@@ -22,6 +22,7 @@ expect_code() { # what actual expected
 hosts=(hosts --task tiny --envs 2 --rounds 2 --threads 1)
 grow=(grow --task tiny --envs 2 --rounds 2 --episode-steps 6 --step-batches 1 --validation-images 50 --policy random --eval 0
     --threads 1)
+# shellcheck disable=SC2034 # read through the name reference below
 fit=(fit --data tiny --candidates 2 --epochs 2 --epoch-batches 2 --max-params 4000 --threads 1)
 prove=(prove train --generated 60 --rounds 2 --envs 8 --steps 4 --eval 4 --nodes 8 --eval-every 0 --threads 1)
 
