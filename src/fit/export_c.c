@@ -462,10 +462,11 @@ static EsStatus put_header(const EsExportPlan *plan, FILE *stream) {
         guard[n] = (char)toupper((unsigned char)name[n]);
     }
     guard[n] = '\0';
+    int64_t n_scratch = plan->int8 != NULL ? plan->int8->n_scratch : 0; // of 16 bits
     fprintf(stream,
             "/* A grown network, written by esper " ES_VERSION ": C99, no allocation, %lld"
             " bytes of static memory.\n *\n * Input: ",
-            4 * (long long)plan->n_floats);
+            4 * (long long)plan->n_floats + 2 * (long long)n_scratch);
     if (plan->network->spec.kind == ES_INPUT_ROWS) {
         fprintf(stream, "%d columns as measured.", host->image_channels);
     } else {

@@ -27,5 +27,15 @@ for compiler in gcc clang; do
         echo "the exported C allocates or prints" >&2
         exit 1
     fi
+    # static memory is what the header says
+    for part in 1 1/int8; do
+        said=$(sed -n 's/.* \([0-9]*\) bytes of static memory.*/\1/p' "$folder/$part/network.h")
+        "$compiler" -std=c99 -O2 -c -o "$folder/network.o" "$folder/$part/network.c"
+        taken=0
+        while read -r size; do
+            taken=$((taken + 16#$size))
+        done < <(nm -S "$folder/network.o" | awk '$3 == "b" { print $2 }')
+        [[ $said == "$taken" ]] || { echo "$compiler, $part: $taken bytes of static memory, the header says $said" >&2; exit 1; }
+    done
 done
 [[ $n -ge 12 ]] || { echo "no compiler was found" >&2; exit 1; }
