@@ -134,15 +134,13 @@ static void print_host(FILE *text, const EsHostSpec *host, int64_t max_parameter
             (long long)(max_parameters - count));
 }
 
-static void print_data(FILE *text, const EsDataset *dataset, int64_t max_parameters) {
+static void describe_samples(const EsDataset *dataset, char *text, size_t bytes) {
     if (dataset->kind == ES_DATASET_ROWS) {
-        fprintf(text, "Rows of %d columns", dataset->n_channels);
+        snprintf(text, bytes, "rows of %d columns", dataset->n_channels);
     } else {
-        fprintf(text, "Images of %d x %d x %d", dataset->width, dataset->height,
-                dataset->n_channels);
+        snprintf(text, bytes, "images of %d x %d x %d", dataset->width, dataset->height,
+                 dataset->n_channels);
     }
-    fprintf(text, ", %d classes, at most %lld parameters:", dataset->n_classes,
-            (long long)max_parameters);
 }
 
 static EsStatus explain(const EsDataset *dataset, int64_t max_parameters, EsHostChoice *choice) {
@@ -150,7 +148,10 @@ static EsStatus explain(const EsDataset *dataset, int64_t max_parameters, EsHost
     if (text == NULL) {
         return ES_FAIL(MEMORY, "no memory for the choice of hosts");
     }
-    print_data(text, dataset, max_parameters);
+    char data[64];
+    describe_samples(dataset, data, sizeof data);
+    fprintf(text, "For %s, %d classes and at most %lld parameters:", data, dataset->n_classes,
+            (long long)max_parameters);
     for (int i = 0; i < choice->n_hosts; i++) {
         fputs(i > 0 ? ";" : "", text);
         print_host(text, &choice->hosts[i], max_parameters);
@@ -175,11 +176,14 @@ EsStatus es_host_choose(const EsDataset *dataset, int64_t max_parameters, EsHost
         const Shape *shape = &shapes[is_rows ? 0 : 3]; // the one that takes the least
         EsHostSpec smallest = make_host(dataset, shape, CHANNEL_STEP);
         int64_t count = es_host_parameter_count(&smallest);
-        return ES_FAIL(ARGUMENT,
-                       "--max-params %lld is too small for %d columns or channels and %d classes: "
-                       "the smallest host has %lld parameters and needs a limit of %lld",
-                       (long long)max_parameters, dataset->n_channels, dataset->n_classes,
-                       (long long)count, (long long)((double)count / shape->share) + 1);
+        char data[64];
+        describe_samples(dataset, data, sizeof data);
+        return ES_FAIL(
+            ARGUMENT,
+            "--max-params %lld is too small for %s and %d classes: the smallest host has "
+            "%lld parameters and needs a limit of %lld",
+            (long long)max_parameters, data, dataset->n_classes, (long long)count,
+            (long long)((double)count / shape->share) + 1);
     }
     return explain(dataset, max_parameters, choice);
 }

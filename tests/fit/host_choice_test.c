@@ -114,7 +114,8 @@ TEST(the_choice_is_explained) {
                  (long long)(20000 - n));
         EXPECT_CONTAINS(choice.reason, count);
     }
-    EXPECT_CONTAINS(choice.reason, "Images of 28 x 28 x 1, 10 classes, at most 20000 parameters");
+    EXPECT_CONTAINS(choice.reason,
+                    "For images of 28 x 28 x 1, 10 classes and at most 20000 parameters");
 }
 
 // Larger hosts keep to the limit, can be built, and use most of it.

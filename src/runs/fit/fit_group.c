@@ -38,7 +38,7 @@ static EsStatus choose_policy(EsFitGroup *group, const EsPolicyContext *context)
     if (folder != NULL && es_folder_list(folder, &entries, &n_entries) != ES_STATUS_OK) {
         n_entries = 0; // nothing is shipped here
     }
-    snprintf(group->reason, sizeof group->reason, "no policies are shipped with this program");
+    snprintf(group->reason, sizeof group->reason, "ES_POLICY_DIR names no folder of policies");
     for (int i = 0; i < n_entries && group->policy == NULL; i++) {
         const char *end = strrchr(entries[i].name, '.');
         if (end == NULL || strcmp(end, ".safetensors") != 0) {

@@ -59,9 +59,10 @@ static const EsConfigKey keys[] = {
                   "most parameters of the grown network"),
     ES_CONFIG_INT(EsFitSettings, n_candidates, "fit", "candidates", "4", 1, 256,
                   "networks that grow side by side; half of them is dropped again and again"),
-    ES_CONFIG_TEXT(EsFitSettings, policy, "fit", "policy", "",
-                   "who decides on growth: heuristic, random, wait, script:FILE or a policy's file "
-                   "(empty: chosen)"),
+    ES_CONFIG_TEXT(
+        EsFitSettings, policy, "fit", "policy", "",
+        "who decides on growth: eager, heuristic, random, wait, script:FILE or a policy's file "
+        "(empty: chosen)"),
     ES_CONFIG_FLOAT(EsFitSettings, max_seconds, "fit", "max_seconds", "0", 0, 1e9,
                     "no epoch begins after this time, 0 = no limit"),
     ES_CONFIG_FLOAT(EsFitSettings, target_accuracy, "fit", "target_accuracy", "0", 0, 100,

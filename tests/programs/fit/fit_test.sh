@@ -38,7 +38,7 @@ grep -q "fit runs on the CPU" err.txt || grep -qi "cuda" err.txt || fail "--devi
 
 # --- a dry run ---
 run 0 fit "${small[@]}" --dry-run
-expect_part "dry run" "$out" "# hosts       Images of 16 x 16 x 1, 10 classes, at most 4000 parameters"
+expect_part "dry run" "$out" "# hosts       For images of 16 x 16 x 1, 10 classes and at most 4000 parameters"
 expect_part "dry run" "$out" "# policy      random: it was asked for"
 expect_part "dry run" "$out" "# time"
 [[ ! -e runs ]] || fail "a dry run makes a folder"

@@ -152,7 +152,7 @@ TEST(the_policy_is_named_with_a_reason) {
     begin_case(&test, "", 2000, 1);
     EsFitGroup *group = create_group(&test, 1, 0);
     EXPECT_TEXT(group->policy_name, "eager");
-    EXPECT_CONTAINS(group->reason, "no policies");
+    EXPECT_CONTAINS(group->reason, "ES_POLICY_DIR names no folder");
     es_fit_group_destroy(group);
     // a file that is no policy is passed over, and the reason says so
     write_temp_text("broken.safetensors", "nothing");
