@@ -283,23 +283,7 @@ EsStatus es_network_export(const EsNetwork *network, EsNetworkFormat format, con
 #define DATA_SEED    1 // of generated sets, as in esper grow
 
 static EsStatus check_data(const EsNetwork *network, const EsDataset *data, const char *name) {
-    const EsNetworkInfo *info = &network->info;
-    int is_rows = data->kind == ES_DATASET_ROWS;
-    if (is_rows != info->is_rows || data->n_channels != info->n_channels ||
-        data->height != info->height || data->width != info->width ||
-        data->n_classes != info->n_classes) {
-        return ES_FAIL(INPUT,
-                       "%s has %d x %d x %d inputs in %d classes, the network takes %d x %d x %d "
-                       "in %d",
-                       name, data->n_channels, data->height, data->width, data->n_classes,
-                       info->n_channels, info->height, info->width, info->n_classes);
-    }
-    for (int k = 0; data->class_names != NULL && k < info->n_classes; k++) {
-        if (strcmp(data->class_names[k], info->class_names[k]) != 0) {
-            return ES_FAIL(INPUT, "%s: class %d is \"%.100s\", the network's is \"%.100s\"", name,
-                           k, data->class_names[k], info->class_names[k]);
-        }
-    }
+    ES_TRY(es_network_check_data(network->grown, data, name));
     return data->validation.count > 0 ? ES_STATUS_OK
                                       : ES_FAIL(INPUT, "%s has no validation samples", name);
 }

@@ -37,6 +37,30 @@ static int find_largest(const float *logits, int n) {
     return best;
 }
 
+EsStatus es_network_check_data(const EsGrownNetwork *network, const EsDataset *dataset,
+                               const char *name) {
+    const EsGrownSpec *spec = &network->spec;
+    const EsHostSpec *host = &spec->host;
+    int is_same_kind = (dataset->kind == ES_DATASET_ROWS) == (spec->kind == ES_INPUT_ROWS);
+    if (!is_same_kind || dataset->n_channels != host->image_channels ||
+        dataset->height != host->image_size || dataset->width != host->image_size ||
+        dataset->n_classes != host->n_classes) {
+        return ES_FAIL(INPUT,
+                       "%s has %d x %d x %d inputs in %d classes, the network takes %d x %d x %d "
+                       "in %d",
+                       name, dataset->n_channels, dataset->height, dataset->width,
+                       dataset->n_classes, host->image_channels, host->image_size, host->image_size,
+                       host->n_classes);
+    }
+    for (int k = 0; dataset->class_names != NULL && k < host->n_classes; k++) {
+        if (strcmp(dataset->class_names[k], spec->class_names[k]) != 0) {
+            return ES_FAIL(INPUT, "%s: class %d is \"%.100s\", the network's is \"%.100s\"", name,
+                           k, dataset->class_names[k], spec->class_names[k]);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
 static EsStatus count_samples(EsGrownNetwork *network, EsThreadPool *pool, const EsDataset *dataset,
                               const EsSplit *split, float *logits, EsNetworkScore *score) {
     int64_t first = es_split_first(dataset, split);
@@ -64,6 +88,7 @@ EsStatus es_network_score(EsGrownNetwork *network, EsThreadPool *pool, const EsD
     float *logits = NULL;
     EsStatus status = ES_STATUS_OK;
     *score = (EsNetworkScore){.n = split->count, .n_classes = K};
+    ES_TRY(es_network_check_data(network, dataset, dataset->name));
     if (split->count < 1) {
         return ES_FAIL(INPUT, "data set \"%s\" has no samples to measure a network on",
                        dataset->name);

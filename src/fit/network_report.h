@@ -19,7 +19,12 @@ typedef struct EsNetworkScore {
     int64_t *confused; // owned [K, K]: samples of the row's class that were taken for the column's
 } EsNetworkScore;
 
-// Runs the network over a split of a data set of its kind and sizes. The pool may be NULL.
+// INPUT when the data set's samples are not of the network's kind, sizes or classes. `name` is the
+// data's, for the message.
+EsStatus es_network_check_data(const EsGrownNetwork *network, const EsDataset *dataset,
+                               const char *name);
+
+// Runs the network over a split of a data set that it fits, as above. The pool may be NULL.
 EsStatus es_network_score(EsGrownNetwork *network, EsThreadPool *pool, const EsDataset *dataset,
                           const EsSplit *split, EsNetworkScore *score);
 void es_network_score_destroy(EsNetworkScore *score);

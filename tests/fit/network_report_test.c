@@ -93,6 +93,29 @@ TEST(a_known_network_is_scored) {
     es_grown_network_destroy(network);
 }
 
+// Labels index the table of confusions, samples are read by the network's sizes.
+TEST(other_data_is_refused) {
+    EsGrownNetwork *network = random_network(0);
+    EsDataset dataset;
+    EsNetworkScore score;
+    int64_t n_wrong = 0;
+    label_images(network, &dataset, &n_wrong);
+    int *const sizes[] = {&dataset.n_classes, &dataset.n_channels, &dataset.height, &dataset.width};
+    for (size_t i = 0; i < ES_COUNT_OF(sizes); i++) {
+        (*sizes[i])++;
+        EXPECT_STATUS(es_network_score(network, NULL, &dataset, &dataset.test, &score), INPUT);
+        EXPECT_CONTAINS(es_status_detail(), "the network takes");
+        EXPECT(score.confused == NULL);
+        (*sizes[i])--;
+    }
+    dataset.kind = ES_DATASET_ROWS;
+    EXPECT_STATUS(es_network_score(network, NULL, &dataset, &dataset.test, &score), INPUT);
+    dataset.kind = ES_DATASET_IMAGES;
+    EXPECT_STATUS(es_network_check_data(network, &dataset, "data"), OK);
+    destroy_small_dataset(&dataset);
+    es_grown_network_destroy(network);
+}
+
 // --- drawings ---
 
 static char *draw(const EsGrownNetwork *network) {

@@ -49,7 +49,8 @@ float es_recipe_epoch_share(const EsRecipe *recipe, int64_t epoch) {
     if (recipe->decay != ES_DECAY_STEP) {
         return 1.0f;
     }
-    return (float)pow((double)recipe->step_factor, (double)(epoch / recipe->step_epochs));
+    int64_t n_steps = epoch / recipe->step_epochs;
+    return (float)pow((double)recipe->step_factor, (double)n_steps);
 }
 
 EsOptimiserOptions es_recipe_optimiser(const EsRecipe *recipe, float learning_rate) {

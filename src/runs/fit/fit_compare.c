@@ -80,8 +80,9 @@ static EsStatus run_search(const Comparing *c, const EsFitSearchOptions *options
     } else if (status == ES_STATUS_OK) {
         status = score(c, search->best, search->best_accuracy, outcome);
     }
-    if (status == ES_STATUS_OK && network != NULL) {
+    if (status == ES_STATUS_OK && network != NULL && search->best != NULL) {
         *network = search->best;
+        (*network)->origin.episode = search->best_candidate;
         search->best = NULL;
     }
     es_fit_search_destroy(search);
@@ -198,6 +199,9 @@ static EsStatus run_variant(const Comparing *c, EsFitVariant variant, int i,
     }
     options.hosts = &host;
     options.n_hosts = options.n_candidates = 1;
+    // the same start as the fit's winner; a file may say anything
+    options.first_candidate =
+        (int)ES_MAX(ES_MIN(network->origin.episode, c->options.n_candidates - 1), 0);
     options.policy = "wait";
     if (variant == ES_FIT_WIDER) {
         host = es_host_widen(&network->spec.host, network->n_parameters);
@@ -322,10 +326,6 @@ EsStatus es_fit_compare(const EsFitSearchOptions *options, EsRun *run, int n_see
     c.options.is_stopped = is_stopped;
     c.options.decided = NULL;
     c.options.context = NULL;
-    if (options->dataset->test.count < 1) {
-        return ES_FAIL(INPUT, "data set \"%s\" has no test samples to compare on",
-                       options->dataset->name);
-    }
     load(&c);
     ES_TRY(es_thread_pool_create(&c.pool, options->settings->run.n_threads));
     EsStatus status = ES_STATUS_OK;

@@ -1,10 +1,11 @@
 // A fit compared with the simple alternatives, honestly: same data, epochs, recipe and limit of
 // parameters, paired seeds, test accuracies with intervals.
 //
-//   fit       the whole fit, once for each seed
+//   fit       the whole fit, once for each seed: the best of its candidates by validation
 //   host      the host that the fit ended with, without seeds
 //   wider     that host with more channels, deeper: with more blocks, of the final size
-//   scratch   the final topology, trained from its first step on
+//   scratch   the final topology, trained from its first step on; these four have one candidate,
+//             which starts as the fit's winner did
 //   random    the same search with random growth, as many candidates
 //   search    as many candidates that are random topologies of the same hosts: equal compute
 //
@@ -58,7 +59,7 @@ typedef struct EsFitComparison {
 } EsFitComparison;
 
 // `options` are those of the fit, whose network is in networks/1 of the run. Seeds are the fit's
-// and those after it. INTERRUPTED when the user asks to stop.
+// and those after it; the data set has test samples. INTERRUPTED when the user asks to stop.
 EsStatus es_fit_compare(const EsFitSearchOptions *options, EsRun *run, int n_seeds,
                         EsFitComparison *comparison);
 

@@ -182,8 +182,16 @@ static EsStatus create_search(EsFitRun *fit) {
 
 static EsStatus create_parts(EsFitRun *fit) {
     const EsFitSettings *settings = fit->settings;
+    if (settings->n_compared > 0 && (settings->max_seconds > 0 || settings->target_accuracy > 0)) {
+        return ES_FAIL(CONFIG, "--compare needs fits of equal length; leave --max-seconds and "
+                               "--target-accuracy out");
+    }
     ES_TRY(es_fit_open_device(settings, &fit->device));
     ES_TRY(open_dataset(fit));
+    if (settings->n_compared > 0 && fit->dataset.test.count < 1) {
+        return ES_FAIL(INPUT, "data set \"%s\" has no test samples to compare on",
+                       fit->dataset.name);
+    }
     ES_TRY(es_fit_plan_create(settings, &fit->dataset, &fit->plan));
     ES_TRY(create_search(fit));
     return es_allocate(sizeof *fit->rows * (size_t)settings->n_candidates, (void **)&fit->rows);
@@ -462,8 +470,10 @@ static EsStatus load_best(EsFitSearch *search, const EsCheckpoint *checkpoint) {
     ES_TRY(es_check_real(field, search->best_loss, 0, 1e30));
     es_grown_network_destroy(search->best);
     search->best = NULL;
-    return es_grown_network_load(es_checkpoint_path(checkpoint, ES_NETWORK_JSON_FILE, path),
-                                 search->options.device, &search->best);
+    ES_TRY(es_grown_network_load(es_checkpoint_path(checkpoint, ES_NETWORK_JSON_FILE, path),
+                                 search->options.device, &search->best));
+    return es_network_check_data(search->best, search->options.dataset,
+                                 search->options.dataset->name);
 }
 
 static EsStatus load(void *context, const EsCheckpoint *checkpoint) {

@@ -64,6 +64,10 @@ EsStatus es_fit_plan_create(const EsFitSettings *settings, const EsDataset *data
                        "networks are chosen by validation",
                        dataset->name, (long long)n_train, (long long)dataset->validation.count);
     }
+    if (dataset->n_classes < 2) {
+        return ES_FAIL(INPUT, "data set \"%s\" has one class; there is nothing to tell apart",
+                       dataset->name);
+    }
     ES_TRY(settings->task[0] != '\0'
                ? find_host(settings, dataset, plan)
                : es_host_choose(dataset, settings->max_parameters, &plan->choice));
@@ -142,13 +146,14 @@ static EsStatus create_group(EsFitSearch *search, const EsHostSpec *host, int n,
         .policy = options->policy,
         .policy_folder = getenv("ES_POLICY_DIR"),
         .max_parameters = settings->max_parameters,
-        .planted = options->planted != NULL ? options->planted + first : NULL};
+        .planted = options->planted != NULL ? options->planted + (first - options->first_candidate)
+                                            : NULL};
     return es_fit_group_create(&group_options, n, first, group);
 }
 
 // Candidates are shared out over the hosts, one more for the first ones.
 static EsStatus create_groups(EsFitSearch *search) {
-    int n_all = search->options.n_candidates, first = 0;
+    int n_all = search->options.n_candidates, first = search->options.first_candidate;
     int n_hosts = ES_MIN(search->options.n_hosts, n_all);
     for (int g = 0; g < n_hosts; g++) {
         int n = n_all / n_hosts + (g < n_all % n_hosts);

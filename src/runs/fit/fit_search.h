@@ -24,6 +24,7 @@ typedef struct EsFitSearchOptions {
     const EsHostSpec *hosts;
     int n_hosts; // at most ES_HOST_SHAPES
     int n_candidates;
+    int first_candidate;      // its number: initial weights and orders of samples follow from it
     int64_t batch, n_updates; // samples of an update, updates of an epoch
     int64_t n_epochs;
     uint64_t seed;

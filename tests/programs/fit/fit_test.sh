@@ -30,6 +30,8 @@ run 2 fit --data tiny --batch 9000
 expect_part "a batch that is too large" "$err" "larger than the 8000 training samples"
 run 2 fit --data tiny --policy heuristics
 expect_part "no such policy" "$err" 'no policy "heuristics"'
+run 2 fit --data tiny --compare 2 --max-seconds 5
+expect_part "a comparison of fits of other lengths" "$err" "--compare needs fits of equal length"
 run 2 fit --data tiny --candidates 0
 expect_part "no candidates" "$err" "--candidates: 0 is outside 1..256"
 "$esper" fit --data tiny --device cuda --out cuda > out.txt 2> err.txt && fail "--device cuda: exit code 0"
