@@ -12,7 +12,7 @@ BUILD_TYPE ?= Release
 list:
 	@sed -n 's/^## \([a-z-]*\): /\1\t/p' $(MAKEFILE_LIST) | expand -t 21
 
-## demo: build, train a policy that grows small networks, fit a network to real images; three to four minutes
+## demo: build, train a policy that grows small networks, fit a network to real images; two to three minutes
 demo: build
 	@tools/demo $(BUILD)/programs/esper
 

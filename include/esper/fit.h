@@ -39,7 +39,8 @@ typedef struct EsFitOptions {
     int64_t max_parameters; // of the network; 0 = 100,000
     int n_epochs;           // 0 = 20
     int n_candidates;       // 0 = 4
-    const char *policy;     // "heuristic", "random", "wait", a file; NULL: as `esper fit` chooses
+    const char
+        *policy; // "eager", "heuristic", "random", "wait", a file; NULL: as `esper fit` chooses
     const char *task;       // host: a preset or a host file; NULL: chosen for the data
     double max_seconds;     // no epoch begins after this time; 0 = no limit
     double target_accuracy; // percent of validation that is enough; 0 = none

@@ -501,7 +501,7 @@ EsStatus es_growth_plant(EsGrowth *growth, int64_t env, int slot, int blueprint,
     host.n_fossils++;
     es_seed_store(&state->seed, i, &seed);
     es_growth_env_store(&state->env, (size_t)env, &host);
-    es_growth_weights_update(growth); // also those planted before: the same bits again
+    es_growth_weights_update_env(growth, env); // also those planted before: the same bits again
     return ES_STATUS_OK;
 }
 

@@ -182,5 +182,6 @@ EsStatus es_growth_weights_create(EsGrowth *growth);
 void es_growth_weights_destroy(EsGrowth *growth);
 EsStatus es_growth_weights_reset(EsGrowth *growth);
 void es_growth_weights_update(EsGrowth *growth);
+void es_growth_weights_update_env(EsGrowth *growth, int64_t env);
 
 #endif

@@ -172,29 +172,32 @@ static void update_slot(EsGrowth *growth, int64_t env, int slot) {
     }
 }
 
-void es_growth_weights_update(EsGrowth *growth) {
+void es_growth_weights_update_env(EsGrowth *growth, int64_t env) {
     const EsGrowthAverage *average = &growth->average;
+    int32_t requests = growth->shown.state.env.requests[env];
+    if (requests & ES_ENV_REQUEST_RESTORE) {
+        restore(growth, growth->store, &growth->saved_parameters, &growth->saved_states, env);
+    }
+    if (requests & ES_ENV_REQUEST_RESTORE && average->store != NULL) {
+        restore(growth, average->store, &average->saved_parameters, &average->saved_states, env);
+    }
+    if (requests & ES_ENV_REQUEST_ZERO_MOMENTUM) {
+        forget_moments(growth, env, 0, growth->model.layout.n_host_parameters, ES_GROWTH_HOST, 1);
+    }
+    for (int s = 0; s < growth->model.n_slots; s++) {
+        update_slot(growth, env, s);
+    }
+    if (requests & ES_ENV_REQUEST_SNAPSHOT) {
+        take_snapshot(growth, growth->store, &growth->saved_parameters, &growth->saved_states, env);
+    }
+    if (requests & ES_ENV_REQUEST_SNAPSHOT && average->store != NULL) {
+        take_snapshot(growth, average->store, &average->saved_parameters, &average->saved_states,
+                      env);
+    }
+}
+
+void es_growth_weights_update(EsGrowth *growth) {
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
-        int32_t requests = growth->shown.state.env.requests[e];
-        if (requests & ES_ENV_REQUEST_RESTORE) {
-            restore(growth, growth->store, &growth->saved_parameters, &growth->saved_states, e);
-        }
-        if (requests & ES_ENV_REQUEST_RESTORE && average->store != NULL) {
-            restore(growth, average->store, &average->saved_parameters, &average->saved_states, e);
-        }
-        if (requests & ES_ENV_REQUEST_ZERO_MOMENTUM) {
-            forget_moments(growth, e, 0, growth->model.layout.n_host_parameters, ES_GROWTH_HOST, 1);
-        }
-        for (int s = 0; s < growth->model.n_slots; s++) {
-            update_slot(growth, e, s);
-        }
-        if (requests & ES_ENV_REQUEST_SNAPSHOT) {
-            take_snapshot(growth, growth->store, &growth->saved_parameters, &growth->saved_states,
-                          e);
-        }
-        if (requests & ES_ENV_REQUEST_SNAPSHOT && average->store != NULL) {
-            take_snapshot(growth, average->store, &average->saved_parameters,
-                          &average->saved_states, e);
-        }
+        es_growth_weights_update_env(growth, e);
     }
 }

@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/random_rules.h"
-#include "base/range_check.h"
 #include "esper/log.h"
 #include "fit/network_report.h"
 #include "runs/stop_signal.h"
@@ -137,6 +136,17 @@ static EsStatus topology_of(const EsGrownSpec *spec, EsFitTopology *topology) {
     return ES_STATUS_OK;
 }
 
+// The k-th blueprint of a set, counted around.
+static int pick_blueprint(int32_t blueprints, uint32_t k) {
+    int legal[ES_N_BLUEPRINT_IDS], n = 0;
+    for (int b = 0; b < ES_N_BLUEPRINT_IDS; b++) {
+        if ((blueprints >> b) & 1) {
+            legal[n++] = b;
+        }
+    }
+    return legal[k % (uint32_t)n];
+}
+
 // Seeds of random blueprints in half of the slots, as far as the limit goes.
 static EsStatus draw_topology(const EsFitSearchOptions *options, const EsHostSpec *host,
                               int candidate, EsFitTopology *topology) {
@@ -144,15 +154,14 @@ static EsStatus draw_topology(const EsFitSearchOptions *options, const EsHostSpe
     int n_slots = 0;
     int64_t left = options->settings->max_parameters - es_host_parameter_count(host);
     ES_TRY(es_slots_parse(host, "all", slots, &n_slots));
-    EsGrowthOptions growth = es_growth_defaults(host, slots, n_slots, 1);
+    int32_t blueprints = es_slots_blueprints(host) & ES_BLUEPRINTS_ALL;
     memset(topology, 0, sizeof *topology);
     for (int s = 0; s < n_slots; s++) {
         EsRandom4 draw = es_random_draw(options->seed, (uint32_t)candidate, ES_PURPOSE_EVALUATION,
                                         (uint32_t)s, 0);
-        int blueprint = 1 + (int)(draw.word[1] % (ES_BLUEPRINT_COUNT - 1));
+        int blueprint = pick_blueprint(blueprints, draw.word[1]);
         int64_t n = es_blueprint_parameter_count((EsBlueprint)blueprint, slots[s].n_channels);
-        if (draw.word[0] % 2 == 0 && n <= left &&
-            es_blueprint_is_legal(&growth.settings, blueprint)) {
+        if (draw.word[0] % 2 == 0 && n <= left) {
             left -= n;
             topology->seeds[topology->n_seeds].slot = s;
             topology->seeds[topology->n_seeds].blueprint = blueprint;

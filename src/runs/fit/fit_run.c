@@ -1,7 +1,6 @@
 // A search as a run: data and hosts, epochs with events, checkpoints, the network on disk, results.
 #include "runs/fit/fit_run.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -11,9 +10,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/range_check.h"
-#include "base/statistics.h"
-#include "esper/log.h"
-#include "growth/rules/growth_names.h"
 #include "runs/fit/fit_search.h"
 #include "runs/grow/grow_events.h"
 
@@ -380,6 +376,10 @@ static EsStatus save_group(EsCheckpoint *checkpoint, EsFitGroup *group, int g) {
     if (group->n == 0) {
         return ES_STATUS_OK;
     }
+    snprintf(name, sizeof name, "policy%d", g);
+    ES_TRY(es_checkpoint_put_text(checkpoint, name, group->policy_name));
+    snprintf(name, sizeof name, "policy%d_sha256", g);
+    ES_TRY(es_checkpoint_put_text(checkpoint, name, es_policy_hash(group->policy)));
     snprintf(name, sizeof name, "growth%d.safetensors", g);
     ES_TRY(es_checkpoint_add_file(checkpoint, name, growth_path));
     snprintf(name, sizeof name, "policy%d.safetensors", g);
@@ -437,17 +437,23 @@ static EsStatus read_candidates(const EsCheckpoint *checkpoint, const char *name
 
 static EsStatus load_group(const EsCheckpoint *checkpoint, EsFitGroup *group, int g) {
     char name[64], growth_path[ES_RUN_PATH_BYTES], policy_path[ES_RUN_PATH_BYTES];
-    int numbers[256], n = 0;
+    const char *policy = NULL;
+    int numbers[ES_FIT_CANDIDATES_MAX], n = 0;
     snprintf(name, sizeof name, "candidates%d", g);
     ES_TRY(read_candidates(checkpoint, name, group->candidates[0], group->n, numbers, &n));
     if (n == 0) {
         return es_fit_group_keep(group, NULL, 0);
     }
+    snprintf(name, sizeof name, "policy%d", g);
+    ES_TRY(es_checkpoint_text(checkpoint, name, &policy)); // where it was chosen, the same again
+    snprintf(group->policy_name, sizeof group->policy_name, "%s", policy);
     snprintf(name, sizeof name, "growth%d.safetensors", g);
     es_checkpoint_path(checkpoint, name, growth_path);
     snprintf(name, sizeof name, "policy%d.safetensors", g);
     es_checkpoint_path(checkpoint, name, policy_path);
-    return es_fit_group_load(group, numbers, n, growth_path, policy_path);
+    ES_TRY(es_fit_group_load(group, numbers, n, growth_path, policy_path));
+    snprintf(name, sizeof name, "policy%d_sha256", g);
+    return es_checkpoint_check_input(checkpoint, name, es_policy_hash(group->policy), "the policy");
 }
 
 static EsStatus load_best(EsFitSearch *search, const EsCheckpoint *checkpoint) {

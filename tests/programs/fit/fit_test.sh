@@ -45,6 +45,14 @@ expect_part "dry run" "$out" "# policy      random: it was asked for"
 expect_part "dry run" "$out" "# time"
 [[ ! -e runs ]] || fail "a dry run makes a folder"
 
+# --- the policy of a resumed fit is the one that it began with ---
+echo "2 0 germinate r0c0 norm" > schedule
+run 0 fit --data tiny --task tiny --candidates 1 --epochs 3 --epoch-batches 2 --policy script:schedule --out scripted
+run 0 fit --resume scripted
+echo "3 0 wait" >> schedule
+run 2 fit --resume scripted
+expect_part "another policy" "$err" "the policy"
+
 # --- a comparison, stopped and gone on with ---
 compared=(--data tiny --candidates 2 --epochs 2 --max-params 4000 --epoch-batches 4 --compare 2)
 run 0 fit "${compared[@]}" --out compared --json
