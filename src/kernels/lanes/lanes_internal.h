@@ -72,9 +72,10 @@ void LANES_FUNCTION(winograd_reduce)(const float *accumulator, size_t shard_stri
 
 // The choice of algorithm, for the forward direction (the input gradient asks with n_in and n_out
 // exchanged) and for the weight gradient. A single input channel does not repay the transformations
-// of the weight gradient.
+// of the weight gradient. Tiles of 4x4 may hang over the map: it must fill half of them.
 static inline int has_tiles(const EsLaneFilter *f) {
-    return f->kernel == 3 && f->height % 4 == 0 && f->width % 4 == 0 &&
+    int n_tiles = (f->height + 3) / 4 * ((f->width + 3) / 4);
+    return f->kernel == 3 && f->height * f->width >= 8 * n_tiles &&
            f->n_in <= ES_LANES_WINOGRAD_CHANNELS && f->n_out <= ES_LANES_WINOGRAD_CHANNELS;
 }
 

@@ -103,11 +103,14 @@ LANES_INLINE void multiply_points(const float *points, const float *packed, int 
 }
 
 // The 2x2 maxima of a tile of channel o.
-LANES_INLINE void store_maxima(const EsLaneMap *pooled, int o, int row, int column,
+LANES_INLINE void store_maxima(const EsLaneMap *pooled, int o, int row, int column, const int whole,
                                const int has_nan, Vector y[TILE][TILE]) {
     float *to = pooled->data + o * pooled->plane + row / 2 * pooled->row + column / 2 * LANES;
     for (int r = 0; r < TILE; r += 2) {
         for (int c = 0; c < TILE; c += 2) {
+            if (!whole && ((row + r) / 2 >= pooled->height || (column + c) / 2 >= pooled->width)) {
+                continue;
+            }
             Vector a = y[r][c], b = y[r][c + 1], d = y[r + 1][c], e = y[r + 1][c + 1];
             store(to + r / 2 * pooled->row + c / 2 * LANES,
                   has_nan ? larger_or_nan(larger_or_nan(a, b), larger_or_nan(d, e))
@@ -116,14 +119,19 @@ LANES_INLINE void store_maxima(const EsLaneMap *pooled, int o, int row, int colu
     }
 }
 
-// Store a tile of channel o, take its sums and maxima.
-LANES_INLINE void finish_tile(const LaneConvTask *task, int o, int row, int column,
+// Store a tile of channel o, take its sums and maxima. Of a tile that is not whole the outputs
+// beyond the map become 0 first.
+LANES_INLINE void finish_tile(const LaneConvTask *task, int o, int row, int column, const int whole,
                               Vector y[TILE][TILE]) {
-    if (task->y->data != NULL) {
-        float *to = task->y->data + o * task->y->plane + row * task->y->row + column * LANES;
-        for (int r = 0; r < TILE; r++) {
-            for (int c = 0; c < TILE; c++) {
-                store(to + r * task->y->row + c * LANES, y[r][c]);
+    const EsLaneMap *map = task->y;
+    float *to =
+        map->data != NULL ? map->data + o * map->plane + row * map->row + column * LANES : NULL;
+    for (int r = 0; r < TILE; r++) {
+        for (int c = 0; c < TILE; c++) {
+            if (!whole && (row + r >= map->height || column + c >= map->width)) {
+                y[r][c] = broadcast(0.0f);
+            } else if (to != NULL) {
+                store(to + r * map->row + c * LANES, y[r][c]);
             }
         }
     }
@@ -143,9 +151,9 @@ LANES_INLINE void finish_tile(const LaneConvTask *task, int o, int row, int colu
         may_have_nan = any_nan(total);
     }
     if (task->pooled != NULL && may_have_nan) {
-        store_maxima(task->pooled, o, row, column, 1, y);
+        store_maxima(task->pooled, o, row, column, whole, 1, y);
     } else if (task->pooled != NULL) {
-        store_maxima(task->pooled, o, row, column, 0, y);
+        store_maxima(task->pooled, o, row, column, whole, 0, y);
     }
 }
 
@@ -178,7 +186,11 @@ LANES_INLINE void transform_products(const LaneConvTask *task, const float *prod
             }
         }
     }
-    finish_tile(task, o, row, column, y);
+    if (is_whole(task->y, row, column)) {
+        finish_tile(task, o, row, column, 1, y);
+    } else {
+        finish_tile(task, o, row, column, 0, y);
+    }
 }
 
 // Ask for the lines of y that one row of a tile will be stored to: y lies in the third-level cache
@@ -186,7 +198,8 @@ LANES_INLINE void transform_products(const LaneConvTask *task, const float *prod
 LANES_INLINE void fetch_row(const EsLaneMap *y, int o, const int *row, const int *column,
                             const int n_tiles, int step) {
     int channel = o + step / (TILE * n_tiles), k = step / TILE % n_tiles;
-    if (y->data != NULL && step < OUT * TILE * n_tiles && channel < y->channels) {
+    if (y->data != NULL && step < OUT * TILE * n_tiles && channel < y->channels &&
+        row[k] + step % TILE < y->height) {
         const float *to =
             y->data + channel * y->plane + (row[k] + step % TILE) * y->row + column[k] * LANES;
         for (int c = 0; c < TILE; c++) {
@@ -199,7 +212,7 @@ LANES_INLINE void fetch_row(const EsLaneMap *y, int o, const int *row, const int
 LANES_INLINE void conv_tiles(const LaneConvTask *task, int first, const int n_tiles, float *points,
                              float *products) {
     const EsLaneMap *x = task->x;
-    int n_in = x->channels, n_out = task->y->channels, tiles_per_row = task->y->width / TILE;
+    int n_in = x->channels, n_out = task->y->channels, tiles_per_row = count_tiles(task->y->width);
     int row[N_TILES], column[N_TILES];
     // an odd number of cache lines between points: a power of two would map them all to a few cache
     // sets
@@ -207,10 +220,8 @@ LANES_INLINE void conv_tiles(const LaneConvTask *task, int first, const int n_ti
     for (int k = 0; k < n_tiles; k++) {
         row[k] = (first + k) / tiles_per_row * TILE;
         column[k] = (first + k) % tiles_per_row * TILE;
-        const float *corner = x->data + (row[k] - 1) * x->row + (column[k] - 1) * LANES;
         for (int i = 0; i < n_in; i++) {
-            transform_window(corner + i * x->plane, x->row, points + (i * n_tiles + k) * LANES,
-                             stride);
+            transform_input(x, i, row[k], column[k], points + (i * n_tiles + k) * LANES, stride);
         }
     }
     const float *packed = task->packed;
@@ -237,7 +248,7 @@ LANES_INLINE void conv_tiles(const LaneConvTask *task, int first, const int n_ti
 void LANES_FUNCTION(winograd_conv)(const LaneConvTask *task) {
     _Alignas(64) float points[POINTS * (ES_LANES_WINOGRAD_CHANNELS * N_TILES + 1) * LANES];
     _Alignas(64) float products[POINTS * OUT * N_TILES * LANES];
-    int n_tiles = task->y->height / TILE * (task->y->width / TILE);
+    int n_tiles = count_tiles(task->y->height) * count_tiles(task->y->width);
     int tile = 0;
     for (; tile + N_TILES <= n_tiles && task->x->channels > FEW_INPUTS; tile += N_TILES) {
         conv_tiles(task, tile, N_TILES, points, products);

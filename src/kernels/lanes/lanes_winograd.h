@@ -7,6 +7,9 @@
 // d_y A^T) . (B^T x B)] G, summed over tiles before the last step. Rounding errors grow by about 8
 // against the direct way: relative errors of 1e-6 by norm instead of 1e-7.
 //
+// Tiles at the lower and the right edge may hang over the map. Beyond it and its border inputs and
+// gradients are 0, and outputs are dropped.
+//
 // The one-dimensional steps below are those of the points 0, 1, -1, 2, -2 and infinity; adds and
 // fused multiply-adds are balanced, because they run side by side.
 #ifndef ES_KERNELS_LANES_WINOGRAD_H
@@ -74,6 +77,34 @@ LANES_ALONE void transform_window(const float *x, ptrdiff_t row, float *points, 
     transform_columns(x, row, 1, points + stride, points + 2 * stride, stride);
     transform_columns(x, row, 2, points + 3 * stride, points + 4 * stride, stride);
     transform_columns(x, row, 0, points, points + 5 * stride, stride);
+}
+
+static inline int count_tiles(int size) { return (size + TILE - 1) / TILE; }
+
+// Is all of the tile inside the map?
+static inline int is_whole(const EsLaneMap *map, int row, int column) {
+    return row + TILE <= map->height && column + TILE <= map->width;
+}
+
+// B^T x B of the window of any tile of a channel, by the tile's first row and column.
+LANES_INLINE void transform_input(const EsLaneMap *x, int channel, int row, int column,
+                                  float *points, ptrdiff_t stride) {
+    const float *corner = x->data + channel * x->plane + (row - 1) * x->row + (column - 1) * LANES;
+    if (is_whole(x, row, column)) {
+        transform_window(corner, x->row, points, stride);
+        return;
+    }
+    _Alignas(64) float window[POINTS * LANES];
+    int n_rows = ES_MIN(WINDOW, x->height + 2 - row),
+        n_columns = ES_MIN(WINDOW, x->width + 2 - column);
+    for (int r = 0; r < WINDOW; r++) {
+        for (int c = 0; c < WINDOW; c++) {
+            store(window + (r * WINDOW + c) * LANES, r < n_rows && c < n_columns
+                                                         ? load(corner + r * x->row + c * LANES)
+                                                         : broadcast(0.0f));
+        }
+    }
+    transform_window(window, WINDOW * LANES, points, stride);
 }
 
 // G: a row or column of a filter to points.

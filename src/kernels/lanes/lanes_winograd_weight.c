@@ -115,6 +115,13 @@ LANES_INLINE void turn_pixel(const float *x, ptrdiff_t plane, int n_channels, co
     }
 }
 
+// The same of a pixel beyond the map.
+LANES_INLINE void clear_pixel(float *to, const int n, ptrdiff_t step) {
+    for (int k = 0; k < n; k++) {
+        store(to + k * step, broadcast(0.0f));
+    }
+}
+
 // A d A^T of a 4x4 tile of vectors; point p goes to points + p * stride.
 LANES_INLINE void transform_tile(const float *d, float *points, ptrdiff_t stride) {
     Vector half[WINDOW][TILE], point[WINDOW];
@@ -148,7 +155,7 @@ LANES_INLINE void transform_strip(const EsLaneMap *x, const EsLaneMap *d_y, int 
                                   const Strip *strip, const int share, float *d_points,
                                   float *x_points) {
     const int n = LANES / share;
-    int tiles_per_row = d_y->width / TILE;
+    int tiles_per_row = count_tiles(d_y->width);
     _Alignas(64) float turned[LANES * TILE * TILE * LANES];
     for (int t = 0; t < strip->n_tiles; t++) {
         int row = (first + t) / tiles_per_row * TILE, column = (first + t) % tiles_per_row * TILE;
@@ -156,8 +163,13 @@ LANES_INLINE void transform_strip(const EsLaneMap *x, const EsLaneMap *d_y, int 
             const float *corner = d_y->data + b * n * d_y->plane + row * d_y->row + column * LANES;
             for (int r = 0; r < TILE; r++) {
                 for (int c = 0; c < TILE; c++) {
-                    turn_pixel(corner + r * d_y->row + c * LANES, d_y->plane, d_y->channels - b * n,
-                               share, turned + (r * TILE + c) * LANES, TILE * TILE * LANES);
+                    float *to = turned + (r * TILE + c) * LANES;
+                    if (row + r < d_y->height && column + c < d_y->width) {
+                        turn_pixel(corner + r * d_y->row + c * LANES, d_y->plane,
+                                   d_y->channels - b * n, share, to, TILE * TILE * LANES);
+                    } else {
+                        clear_pixel(to, n, TILE * TILE * LANES);
+                    }
                 }
             }
             for (int k = 0; k < n; k++) {
@@ -166,10 +178,9 @@ LANES_INLINE void transform_strip(const EsLaneMap *x, const EsLaneMap *d_y, int 
                                strip->d_stride);
             }
         }
-        const float *corner = x->data + (row - 1) * x->row + (column - 1) * LANES;
         for (int i = 0; i < x->channels; i++) {
-            transform_window(corner + i * x->plane, x->row,
-                             x_points + (i * strip->n_tiles + t) * LANES, strip->x_stride);
+            transform_input(x, i, row, column, x_points + (i * strip->n_tiles + t) * LANES,
+                            strip->x_stride);
         }
     }
 }
@@ -224,7 +235,7 @@ LANES_INLINE void add_inputs(const float *d, const float *x, const Strip *strip,
 LANES_INLINE void add_weight(const EsLaneMap *x, const EsLaneMap *d_y, const int share,
                              int is_first, float *accumulator) {
     _Alignas(64) float points[POINTS * (STRIP + 2) * LANES];
-    int n_in = x->channels, n_tiles = d_y->width / TILE * (d_y->height / TILE);
+    int n_in = x->channels, n_tiles = count_tiles(d_y->width) * count_tiles(d_y->height);
     int n_blocks = blocks_of(d_y->channels, share), channels = n_in + n_blocks * (LANES / share);
     int most = ES_MIN(ES_MAX(1, STRIP / channels), n_tiles);
     for (int first = 0; first < n_tiles; first += most) {

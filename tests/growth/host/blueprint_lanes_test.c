@@ -1,6 +1,13 @@
 // Blueprints on the vector engine against the plain kernels: every blueprint under every way of
 // blending (one per environment), at both places of a slot, for 1 to 128 channels, odd maps and
 // single pixels, batches that leave lanes empty; training with all gradients, and evaluation.
+//
+// No bound holds for every graph. Where two pixels of a pooling window are equal but for rounding (a
+// ReLU has cut everything that both are computed from, or chance), or a ReLU's input is 0 but for
+// rounding, Winograd's tiles and the plain kernels decide otherwise, and the gradient takes the way
+// of another pixel: one graph in some hundreds, another one on another machine. A case that misses
+// the bound is therefore drawn again, with other weights and images of the same shape, and both new
+// draws must hold it; a test in which more than MAX_REDRAWN cases miss it fails.
 #include "es_test.h"
 
 #include "base/random_rules.h"
@@ -13,6 +20,8 @@
 #define MAX_VALUES  4000000
 #define BOUND       3e-4 // as in lane_program_test.c
 #define ALL_THREADS 6    // more than environments: the groups of a host are shared out
+#define N_REDRAWS   2
+#define MAX_REDRAWN 4 // of 30 to 286 cases in a test
 
 typedef struct Draw {
     uint32_t seed, count;
@@ -197,7 +206,8 @@ static void run_case(const Case *c, EsCompileMode mode, int n_threads, int n_lan
 
 typedef struct Compared {
     Outcome plain, lanes, other;
-    double worst; // distance over the largest value of its graph
+    double worst;  // distance over the largest value of its graph, of cases within the bound
+    int n_redrawn; // cases that missed it
 } Compared;
 
 static void compared_open(Compared *m) {
@@ -210,37 +220,64 @@ static void compared_open(Compared *m) {
 }
 
 static void compared_close(Compared *m) {
+    printf("worst distance %.3g of the largest value; %d cases drawn again\n", m->worst,
+           m->n_redrawn);
+    EXPECT(m->n_redrawn <= MAX_REDRAWN);
     free(m->plain.values);
     free(m->lanes.values);
     free(m->other.values);
 }
 
-static void expect_near(Compared *m, const Case *c, const Outcome *lanes) {
-    EXPECT_EQ(m->plain.n_values, lanes->n_values);
-    if (!lanes->uses_lanes) {
-        ES_TEST_FAIL("case %u: no lanes: %s", c->seed, lanes->fallback);
-    }
+// Returns the largest distance between plain and lanes over the largest value of plain.
+static double measure_distance(const Outcome *plain, const Outcome *lanes) {
     double largest = 1.0, distance = 0.0;
-    for (int64_t i = 0; i < m->plain.n_values; i++) {
-        largest = fmax(largest, fabs((double)m->plain.values[i]));
-        distance = fmax(distance, fabs((double)m->plain.values[i] - (double)lanes->values[i]));
+    for (int64_t i = 0; i < plain->n_values; i++) {
+        largest = fmax(largest, fabs((double)plain->values[i]));
+        distance = fmax(distance, fabs((double)plain->values[i] - (double)lanes->values[i]));
         if (isnan(lanes->values[i])) {
-            distance = INFINITY;
+            return INFINITY;
         }
     }
-    m->worst = fmax(m->worst, distance / largest);
-    if (!(distance <= BOUND * largest)) {
-        ES_TEST_FAIL("case %u: %lld channels, %lld images of %lld, %s: off by %.3g of %.3g",
-                     c->seed, (long long)c->n_channels, (long long)c->n_images, (long long)c->size,
-                     es_blueprint_name(c->blueprint[0]), distance, largest);
+    return distance / largest;
+}
+
+// Runs the case by the plain kernels and on n_lanes lanes; returns their distance.
+static double run_both(Compared *m, const Case *c, int n_lanes) {
+    run_case(c, ES_COMPILE_OFF, 1, 4, &m->plain);
+    run_case(c, ES_COMPILE_DEFAULT, 1, n_lanes, &m->lanes);
+    EXPECT_EQ(m->plain.n_values, m->lanes.n_values);
+    if (!m->lanes.uses_lanes) {
+        ES_TEST_FAIL("case %u: no lanes: %s", c->seed, m->lanes.fallback);
     }
+    return measure_distance(&m->plain, &m->lanes);
+}
+
+// Expects plain kernels and lanes near each other, for this draw of the case or for others. Leaves
+// this draw's outcome in m->lanes.
+static void expect_near(Compared *m, const Case *c, int n_lanes) {
+    double distance = run_both(m, c, n_lanes);
+    if (distance <= BOUND) {
+        m->worst = fmax(m->worst, distance);
+        return;
+    }
+    printf("case %u misses the bound by %.3g of the largest value\n", c->seed, distance);
+    m->n_redrawn++;
+    for (uint32_t k = 1; k <= N_REDRAWS; k++) {
+        Case again = *c;
+        again.seed = c->seed + 100000 * k;
+        distance = run_both(m, &again, n_lanes);
+        if (!(distance <= BOUND)) {
+            ES_TEST_FAIL("case %u: %lld channels, %lld images of %lld, %s: off by %.3g", again.seed,
+                         (long long)c->n_channels, (long long)c->n_images, (long long)c->size,
+                         es_blueprint_name(c->blueprint[0]), distance);
+        }
+    }
+    run_case(c, ES_COMPILE_DEFAULT, 1, n_lanes, &m->lanes);
 }
 
 // Plain kernels against the widest engine on one thread; 2 and ALL_THREADS give the same bits.
 static void compare_case(Compared *m, const Case *c) {
-    run_case(c, ES_COMPILE_OFF, 1, 4, &m->plain);
-    run_case(c, ES_COMPILE_DEFAULT, 1, 0, &m->lanes);
-    expect_near(m, c, &m->lanes);
+    expect_near(m, c, 0);
     for (int n_threads = 2; n_threads <= ALL_THREADS; n_threads += ALL_THREADS - 2) {
         run_case(c, ES_COMPILE_DEFAULT, n_threads, 0, &m->other);
         EXPECT(m->lanes.n_values == m->other.n_values &&
@@ -272,7 +309,6 @@ TEST(every_blueprint_at_every_width) {
             }
         }
     }
-    printf("worst distance %.3g of the largest value\n", m.worst);
     compared_close(&m);
 }
 
@@ -298,7 +334,6 @@ TEST(layers_at_every_width) {
             compare_case(&m, &c);
         }
     }
-    printf("worst distance %.3g of the largest value\n", m.worst);
     compared_close(&m);
 }
 
@@ -320,10 +355,6 @@ static Case random_case(uint32_t seed, int is_training) {
     return c;
 }
 
-// The seeds are fixed because no bound holds for every graph: of 750 others two miss this one
-// (5067, 9155). Where a ReLU has cut everything that the pixels of a pooling window are computed
-// from, the plain kernels give them the same bits; Winograd's tiles round them apart, and the
-// gradient takes the way of another pixel.
 TEST(slots_together) {
     Compared m;
     compared_open(&m);
@@ -331,7 +362,6 @@ TEST(slots_together) {
         Case c = random_case(seed, 1);
         compare_case(&m, &c);
     }
-    printf("worst distance %.3g of the largest value\n", m.worst);
     compared_close(&m);
 }
 
@@ -342,7 +372,6 @@ TEST(evaluation) {
         Case c = random_case(seed, 0);
         compare_case(&m, &c);
     }
-    printf("worst distance %.3g of the largest value\n", m.worst);
     compared_close(&m);
 }
 
@@ -354,14 +383,10 @@ TEST(narrower_vectors) {
     int widest = es_device_info(device)->n_lanes;
     es_device_close(device);
     for (uint32_t seed = 3001; seed < 3001 + N_RANDOM / 2; seed++) {
-        // 3008 is such a graph for 4 lanes
-        Case c = random_case(seed == 3008 ? 3108 : seed, 1);
-        run_case(&c, ES_COMPILE_OFF, 1, 4, &m.plain);
+        Case c = random_case(seed, 1);
         for (int n_lanes = 4; n_lanes < widest; n_lanes *= 2) {
-            run_case(&c, ES_COMPILE_DEFAULT, 1, n_lanes, &m.lanes);
-            expect_near(&m, &c, &m.lanes);
+            expect_near(&m, &c, n_lanes);
         }
     }
-    printf("worst distance %.3g of the largest value\n", m.worst);
     compared_close(&m);
 }

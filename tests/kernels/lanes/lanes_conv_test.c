@@ -1,5 +1,5 @@
 // Convolutions of the vector engine against double loops, by the direct way and by Winograd's (maps
-// of whole 4x4 tiles), for every vector width this machine can run.
+// that fill half of their 4x4 tiles), for every vector width this machine can run.
 #include "lanes_case.h"
 
 #define BOUND    5e-6
@@ -9,12 +9,16 @@ typedef struct Shape {
     int n_in, n_out, height, width, kernel;
 } Shape;
 
+// the last six have tiles that hang over, by one to three rows and columns
 static const Shape shapes[] = {
-    {1, 1, 1, 1, 1},   {5, 3, 1, 1, 1},   {16, 10, 1, 1, 1}, {3, 5, 6, 7, 1},    {1, 1, 1, 1, 3},
-    {1, 1, 4, 4, 3},   {1, 4, 16, 16, 3}, {1, 5, 8, 4, 3},   {2, 2, 2, 2, 3},    {3, 8, 32, 32, 3},
-    {5, 5, 12, 12, 3}, {5, 5, 6, 6, 3},   {4, 8, 8, 8, 3},   {8, 16, 16, 16, 3}, {16, 32, 8, 8, 3},
-    {32, 16, 8, 8, 3}, {8, 16, 4, 4, 3},  {9, 17, 4, 12, 3}, {7, 1, 5, 8, 3},    {3, 6, 12, 6, 3},
-    {64, 64, 4, 4, 3}, {65, 3, 4, 4, 3},  {11, 33, 4, 8, 3}, {3, 4, 8, 8, 5},    {2, 5, 5, 9, 7},
+    {1, 1, 1, 1, 1},   {5, 3, 1, 1, 1},     {16, 10, 1, 1, 1}, {3, 5, 6, 7, 1},
+    {1, 1, 1, 1, 3},   {1, 1, 4, 4, 3},     {1, 4, 16, 16, 3}, {1, 5, 8, 4, 3},
+    {2, 2, 2, 2, 3},   {3, 8, 32, 32, 3},   {5, 5, 12, 12, 3}, {5, 5, 6, 6, 3},
+    {4, 8, 8, 8, 3},   {8, 16, 16, 16, 3},  {16, 32, 8, 8, 3}, {32, 16, 8, 8, 3},
+    {8, 16, 4, 4, 3},  {9, 17, 4, 12, 3},   {7, 1, 5, 8, 3},   {3, 6, 12, 6, 3},
+    {64, 64, 4, 4, 3}, {65, 3, 4, 4, 3},    {11, 33, 4, 8, 3}, {3, 4, 8, 8, 5},
+    {2, 5, 5, 9, 7},   {16, 16, 14, 14, 3}, {32, 32, 7, 7, 3}, {1, 8, 14, 14, 3},
+    {3, 9, 10, 7, 3},  {2, 3, 9, 6, 3},     {5, 2, 13, 3, 3},
 };
 
 // 0 outside the map
