@@ -7,9 +7,8 @@
 //   call serves all of them. Shapes are read off the tensors and trusted: graph building checks
 //   them.
 // - Inner axes are contiguous; axis 0 of parameters (weights, biases, gamma, beta, tables), of
-// their
-//   gradients and of statistics (mean, inv_std, running values) has a stride of its own, because
-//   those of one environment stand together in a slab [E, P]: environment e begins at
+//   their gradients and of statistics (mean, inv_std, running values) has a stride of its own,
+//   because those of one environment stand together in a slab [E, P]: environment e begins at
 //   e * tensor->stride[0] elements. Operands of matmul and the slabs of slab and optimiser are such
 //   tensors too. Activations, and rank-1 tensors [E], are contiguous; the CPU kernels read the
 //   stride of every tensor (env_data.h) but in elementwise and activation (whole tensors).

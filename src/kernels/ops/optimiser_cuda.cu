@@ -22,6 +22,8 @@ static Counts counts_of(EsIn n_nonfinite) {
     return counts;
 }
 
+#define PER_THREAD (ES_TILE / ES_THREADS)
+
 static __global__ void sgd_step_kernel(const float *learning_rate, const float *momentum_rate,
                                        const float *weight_decay, bool is_nesterov,
                                        EsLearningRateSchedule schedule, const int32_t *update,
@@ -34,15 +36,29 @@ static __global__ void sgd_step_kernel(const float *learning_rate, const float *
     if (nonfinite.is_skipped(span.env)) {
         return;
     }
+    // all loads before the first store: the compiler cannot know that they are of other memory
+    float value[PER_THREAD], gradient_of[PER_THREAD], buffer[PER_THREAD];
+#pragma unroll
+    for (int k = 0; k < PER_THREAD; k++) {
+        uint32_t j = span.j + k * ES_THREADS;
+        if (j < span.end) {
+            value[k] = parameters[j];
+            gradient_of[k] = gradients[j];
+            buffer[k] = buffers[j];
+        }
+    }
     float share = update != NULL ? es_schedule_share(&schedule, update[0]) : 1.0f;
     float step = learning_rate[span.env] * share, keep = momentum_rate[span.env],
           decay = weight_decay[span.env];
-    for (uint32_t j = span.j; j < span.end; j += ES_THREADS) {
-        float value = parameters[j];
-        float d = gradients[j] + decay * value;
-        float buffer = keep * buffers[j] + d;
-        buffers[j] = buffer;
-        parameters[j] = value - step * (is_nesterov ? d + keep * buffer : buffer);
+#pragma unroll
+    for (int k = 0; k < PER_THREAD; k++) {
+        uint32_t j = span.j + k * ES_THREADS;
+        if (j < span.end) {
+            float d = gradient_of[k] + decay * value[k];
+            float moved = keep * buffer[k] + d;
+            buffers[j] = moved;
+            parameters[j] = value[k] - step * (is_nesterov ? d + keep * moved : moved);
+        }
     }
 }
 
