@@ -59,7 +59,10 @@ void es_dataset_name_of(const char *path, char name[ES_DATASET_NAME_BYTES]);
 
 // --- readers ---
 
-EsStatus es_dataset_load_csv(EsDataset *dataset, const char *path, const EsDatasetOptions *options);
+// A table, or one per split: files [train, validation, test], all but the first nullable, with the
+// same columns. `path` names the set.
+EsStatus es_dataset_load_csv(EsDataset *dataset, const char *path, const char *const files[3],
+                             const EsDatasetOptions *options);
 EsStatus es_dataset_load_npy(EsDataset *dataset, const char *path, const EsDatasetOptions *options);
 EsStatus es_dataset_load_folder(EsDataset *dataset, const char *path,
                                 const EsDatasetOptions *options, EsThreadPool *pool);

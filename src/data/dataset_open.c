@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/folder.h"
 #include "base/memory.h"
 #include "base/random_rules.h"
 #include "data/dataset_internal.h"
@@ -309,6 +310,48 @@ static EsStatus load_idx_folder(EsDataset *dataset, const char *folder, const ch
     return ES_STATUS_OK;
 }
 
+// The tables of a folder by split, in `paths`; files[split] is NULL where there is none.
+static EsStatus find_tables(const char *folder, char paths[3][ES_DATA_PATH_BYTES],
+                            const char *files[3]) {
+    static const struct {
+        const char *name;
+        int split;
+    } tables[] = {{"train", 0}, {"training", 0}, {"validation", 1}, {"valid", 1},
+                  {"val", 1},   {"test", 2},     {"testing", 2}};
+    for (size_t i = 0; i < 2 * ES_COUNT_OF(tables); i++) {
+        char name[32], path[ES_DATA_PATH_BYTES];
+        int split = tables[i / 2].split;
+        snprintf(name, sizeof name, "%s%s", tables[i / 2].name, i % 2 == 0 ? ".csv" : ".tsv");
+        ES_TRY(es_data_path_join(path, folder, name));
+        if (access(path, F_OK) != 0) {
+            continue;
+        }
+        if (files[split] != NULL) {
+            return ES_FAIL(INPUT, "%s: two tables for the same split, %s among them", folder, name);
+        }
+        memcpy(paths[split], path, sizeof path);
+        files[split] = paths[split];
+    }
+    return ES_STATUS_OK;
+}
+
+// Sets *yes when the folder has folders, which are classes of images: tables beside them are notes.
+static EsStatus has_folders(const char *path, int *yes) {
+    EsFolderEntry *entries = NULL;
+    int n = 0;
+    *yes = 0;
+    ES_TRY(es_folder_list(path, &entries, &n));
+    for (int i = 0; i < n; i++) {
+        char inside[ES_DATA_PATH_BYTES];
+        struct stat info; // a link is followed
+        *yes |= entries[i].name[0] != '.' &&
+                es_data_path_join(inside, path, entries[i].name) == ES_STATUS_OK &&
+                stat(inside, &info) == 0 && S_ISDIR(info.st_mode);
+    }
+    es_release(entries);
+    return ES_STATUS_OK;
+}
+
 static EsStatus open_folder(EsDataset *dataset, const char *path, const EsDatasetOptions *options,
                             EsThreadPool *pool) {
     static const char *const of_cifar10[] = {"data_batch_1.bin",
@@ -316,6 +359,8 @@ static EsStatus open_folder(EsDataset *dataset, const char *path, const EsDatase
     static const char *const of_idx[] = {"train-images-idx3-ubyte", "train-images.idx3-ubyte",
                                          "train-images-idx3-ubyte.gz",
                                          "train-images.idx3-ubyte.gz"};
+    char paths[3][ES_DATA_PATH_BYTES];
+    const char *tables[3] = {NULL, NULL, NULL};
     if (has_file(path, of_cifar10, ES_COUNT_OF(of_cifar10))) {
         EsDatasetOptions of_folder = *options;
         of_folder.folder = path;
@@ -323,6 +368,14 @@ static EsStatus open_folder(EsDataset *dataset, const char *path, const EsDatase
     }
     if (has_file(path, of_idx, ES_COUNT_OF(of_idx))) {
         return load_idx_folder(dataset, path, path, options);
+    }
+    ES_TRY(find_tables(path, paths, tables));
+    int has_classes = 0;
+    if (tables[0] != NULL) {
+        ES_TRY(has_folders(path, &has_classes));
+    }
+    if (tables[0] != NULL && !has_classes) {
+        return es_dataset_load_csv(dataset, path, tables, options);
     }
     return es_dataset_load_folder(dataset, path, options, pool);
 }
@@ -356,7 +409,8 @@ static EsStatus open_path(EsDataset *dataset, const char *path, const EsDatasetO
         return open_folder(dataset, path, options, pool);
     }
     if (ends_with(path, ".csv") || ends_with(path, ".tsv")) {
-        return es_dataset_load_csv(dataset, path, options);
+        const char *const files[3] = {path, NULL, NULL};
+        return es_dataset_load_csv(dataset, path, files, options);
     }
     if (ends_with(path, ".npy")) {
         return es_dataset_load_npy(dataset, path, options);

@@ -1,4 +1,5 @@
-// Tables of numbers: records and fields of any of them, and a data set of one with a label column.
+// Tables of numbers: records and fields of any of them, and a data set of one with a label column,
+// or of one per split.
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -214,10 +215,13 @@ EsStatus es_csv_number(const EsCsvText *csv, int column, const char *name, float
 // --- the label ---
 
 typedef struct Table {
-    EsCsvText csv;       // owned
-    int label;           // column of the label
-    float *values;       // owned   [n_rows, n_columns - 1]
-    const char **labels; // owned   [n_rows], texts in the file
+    const char *path;          // borrowed: the file, or the folder of the files
+    EsCsvText csv[3];          // owned: a file per split; without text where a split has none
+    const char *const *header; // owned: names of all columns; NULL without
+    int n_columns, label;      // the label's column is one of them
+    float *values;             // owned   [n_rows, n_columns - 1]
+    const char **labels;       // owned   [n_rows], texts in the files
+    uint8_t *splits;           // owned   [n_rows]
     int64_t n_rows, rows_capacity;
 } Table;
 
@@ -231,13 +235,13 @@ static int find_column(const EsCsvText *csv, const char *name) {
 }
 
 // Which column the label is: by name, by number from 0, or the last.
-static EsStatus find_label(Table *t, const char *wanted) {
-    int n_columns = t->csv.n_columns;
+static EsStatus find_label(Table *t, const EsCsvText *csv, const char *wanted) {
+    int n_columns = csv->n_columns;
     t->label = n_columns - 1;
     if (wanted == NULL || wanted[0] == '\0') {
         return ES_STATUS_OK;
     }
-    t->label = find_column(&t->csv, wanted);
+    t->label = find_column(csv, wanted);
     char *end = NULL;
     long number = strtol(wanted, &end, 10);
     if (t->label < 0 && end != wanted && *end == '\0' && number >= 0 && number < n_columns) {
@@ -247,13 +251,13 @@ static EsStatus find_label(Table *t, const char *wanted) {
                          : ES_FAIL(INPUT,
                                    "%s: no column is called \"%.100s\", and it is no number from 0 "
                                    "to %d",
-                                   t->csv.path, wanted, n_columns - 1);
+                                   csv->path, wanted, n_columns - 1);
 }
 
 // --- rows ---
 
 static EsStatus reserve_row(Table *t) {
-    size_t D = (size_t)t->csv.n_columns - 1;
+    size_t D = (size_t)t->n_columns - 1;
     if (t->n_rows < t->rows_capacity) {
         return ES_STATUS_OK;
     }
@@ -263,60 +267,94 @@ static EsStatus reserve_row(Table *t) {
                          after * D * sizeof *t->values));
     ES_TRY(
         es_reallocate((void **)&t->labels, before * sizeof *t->labels, after * sizeof *t->labels));
+    ES_TRY(
+        es_reallocate((void **)&t->splits, before * sizeof *t->splits, after * sizeof *t->splits));
     t->rows_capacity = capacity;
     return ES_STATUS_OK;
 }
 
-static EsStatus add_row(Table *t, const char *const *names) {
+// The record at hand of a split's file.
+static EsStatus add_row(Table *t, int split) {
     ES_TRY(reserve_row(t));
-    float *to = t->values + (size_t)t->n_rows * ((size_t)t->csv.n_columns - 1);
-    for (int i = 0; i < t->csv.n_columns; i++) {
-        const char *name = names != NULL ? names[i] : NULL;
+    float *to = t->values + (size_t)t->n_rows * ((size_t)t->n_columns - 1);
+    for (int i = 0; i < t->n_columns; i++) {
+        const char *name = t->header != NULL ? t->header[i] : NULL;
         if (i == t->label) {
-            ES_TRY(es_csv_field(&t->csv, i, name, &t->labels[t->n_rows]));
+            ES_TRY(es_csv_field(&t->csv[split], i, name, &t->labels[t->n_rows]));
         } else {
-            ES_TRY(es_csv_number(&t->csv, i, name, to++));
+            ES_TRY(es_csv_number(&t->csv[split], i, name, to++));
         }
     }
-    t->n_rows++;
+    t->splits[t->n_rows++] = (uint8_t)split;
     return ES_STATUS_OK;
 }
 
-static EsStatus read_rows(Table *t, const char *wanted, const char *const **header) {
-    EsCsvText *csv = &t->csv;
+// Columns and label by the first record of the training file, which may be a header.
+static EsStatus set_columns(Table *t, const char *wanted) {
+    const EsCsvText *csv = &t->csv[0];
+    if (csv->n_columns < 2) {
+        return ES_FAIL(INPUT, "%s: one column, expected numbers and a label", csv->path);
+    }
+    t->n_columns = csv->n_columns;
+    ES_TRY(find_label(t, csv, wanted));
+    return es_csv_is_header(csv, t->label)
+               ? es_names_copy((const char *const *)csv->fields, csv->n_fields, &t->header)
+               : ES_STATUS_OK;
+}
+
+// The first record of another file: the same columns, named the same where they are.
+static EsStatus check_columns(const Table *t, const EsCsvText *csv) {
+    const char *first = t->csv[0].path;
+    if (csv->n_columns != t->n_columns) {
+        return ES_FAIL(INPUT, "%s: %d columns, expected %d as in %s", csv->path, csv->n_columns,
+                       t->n_columns, first);
+    }
+    if (es_csv_is_header(csv, t->label) != (t->header != NULL)) {
+        return ES_FAIL(INPUT, "%s: the columns have %snames, unlike those of %s", csv->path,
+                       t->header != NULL ? "no " : "", first);
+    }
+    for (int i = 0; t->header != NULL && i < t->n_columns; i++) {
+        if (strcmp(csv->fields[i], t->header[i]) != 0) {
+            return ES_FAIL(INPUT, "%s: column %d is \"%.60s\", expected \"%.60s\" as in %s",
+                           csv->path, i, csv->fields[i], t->header[i], first);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_rows(Table *t, int split, const char *wanted) {
+    EsCsvText *csv = &t->csv[split];
+    int64_t n_before = t->n_rows;
     int is_end = 0;
     ES_TRY(es_csv_next(csv, &is_end));
-    if (is_end || csv->n_columns < 2) {
-        return ES_FAIL(INPUT, "%s: %s", csv->path,
-                       is_end ? "empty, expected rows of numbers with a label"
-                              : "one column, expected numbers and a label");
+    if (is_end) {
+        return ES_FAIL(INPUT, "%s: empty, expected rows of numbers with a label", csv->path);
     }
-    ES_TRY(find_label(t, wanted));
-    if (es_csv_is_header(csv, t->label)) {
-        ES_TRY(es_names_copy((const char *const *)csv->fields, csv->n_fields, header));
-    } else {
-        ES_TRY(add_row(t, NULL));
+    ES_TRY(split == 0 ? set_columns(t, wanted) : check_columns(t, csv));
+    if (t->header == NULL) {
+        ES_TRY(add_row(t, split));
     }
     for (;;) {
         ES_TRY(es_csv_next(csv, &is_end));
         if (is_end) {
             break;
         }
-        ES_TRY(add_row(t, *header));
+        ES_TRY(add_row(t, split));
     }
-    return t->n_rows > 0 ? ES_STATUS_OK : ES_FAIL(INPUT, "%s: a header and no rows", csv->path);
+    return t->n_rows > n_before ? ES_STATUS_OK
+                                : ES_FAIL(INPUT, "%s: a header and no rows", csv->path);
 }
 
 // --- the data set ---
 
 // Names of the columns without that of the label.
-static EsStatus keep_names(EsDataset *dataset, const Table *t, const char *const *header) {
+static EsStatus keep_names(EsDataset *dataset, const Table *t) {
     const char **names = NULL;
     int n = 0;
-    ES_TRY(es_allocate((size_t)t->csv.n_columns * sizeof *names, (void **)&names));
-    for (int i = 0; i < t->csv.n_columns; i++) {
+    ES_TRY(es_allocate((size_t)t->n_columns * sizeof *names, (void **)&names));
+    for (int i = 0; i < t->n_columns; i++) {
         if (i != t->label) {
-            names[n++] = header[i];
+            names[n++] = t->header[i];
         }
     }
     EsStatus status = es_names_copy(names, n, &dataset->column_names);
@@ -324,18 +362,17 @@ static EsStatus keep_names(EsDataset *dataset, const Table *t, const char *const
     return status;
 }
 
-static EsStatus build_dataset(EsDataset *dataset, const Table *t, const EsDatasetOptions *options,
-                              const char *const *header) {
+static EsStatus build_dataset(EsDataset *dataset, const Table *t, const EsDatasetOptions *options) {
     EsStatus status = ES_STATUS_OK;
     uint16_t *labels = NULL;
     const char *const *class_names = NULL;
     int64_t *order = NULL, counts[3];
-    int n_classes = 0, D = t->csv.n_columns - 1;
+    int n_classes = 0, D = t->n_columns - 1;
     char name[ES_DATASET_NAME_BYTES];
-    es_dataset_name_of(t->csv.path, name);
-    ES_TRY_GOTO(es_dataset_number_labels(t->csv.path, t->labels, t->n_rows, &labels, &class_names,
-                                         &n_classes));
-    ES_TRY_GOTO(es_dataset_share_out(options, t->csv.path, labels, NULL, t->n_rows, n_classes,
+    es_dataset_name_of(t->path, name);
+    ES_TRY_GOTO(
+        es_dataset_number_labels(t->path, t->labels, t->n_rows, &labels, &class_names, &n_classes));
+    ES_TRY_GOTO(es_dataset_share_out(options, t->path, labels, t->splits, t->n_rows, n_classes,
                                      class_names, &order, counts));
     ES_TRY_GOTO(es_dataset_allocate_rows(dataset, name, D, n_classes, counts));
     for (int64_t i = 0; i < t->n_rows; i++) {
@@ -344,8 +381,8 @@ static EsStatus build_dataset(EsDataset *dataset, const Table *t, const EsDatase
     }
     dataset->class_names = class_names;
     class_names = NULL;
-    if (header != NULL) {
-        ES_TRY_GOTO(keep_names(dataset, t, header));
+    if (t->header != NULL) {
+        ES_TRY_GOTO(keep_names(dataset, t));
     }
     es_dataset_normalise_rows(dataset);
 done:
@@ -358,19 +395,25 @@ done:
     return status;
 }
 
-EsStatus es_dataset_load_csv(EsDataset *dataset, const char *path,
+EsStatus es_dataset_load_csv(EsDataset *dataset, const char *path, const char *const files[3],
                              const EsDatasetOptions *options) {
     EsStatus status = ES_STATUS_OK;
-    Table t = {0};
-    const char *const *header = NULL;
+    Table t = {.path = path};
     memset(dataset, 0, sizeof *dataset);
-    ES_TRY_GOTO(es_csv_open(&t.csv, path));
-    ES_TRY_GOTO(read_rows(&t, options->label, &header));
-    ES_TRY_GOTO(build_dataset(dataset, &t, options, header));
+    for (int split = 0; split < 3; split++) {
+        if (files[split] != NULL) {
+            ES_TRY_GOTO(es_csv_open(&t.csv[split], files[split]));
+            ES_TRY_GOTO(read_rows(&t, split, options->label));
+        }
+    }
+    ES_TRY_GOTO(build_dataset(dataset, &t, options));
 done:
-    es_release((void *)(uintptr_t)header);
+    es_release((void *)(uintptr_t)t.header);
     es_release(t.values);
     es_release(t.labels);
-    es_csv_close(&t.csv);
+    es_release(t.splits);
+    for (int split = 0; split < 3; split++) {
+        es_csv_close(&t.csv[split]);
+    }
     return status;
 }

@@ -14,7 +14,9 @@
 #define MAX_EXPANSION 1040
 
 EsStatus es_data_path_join(char path[ES_DATA_PATH_BYTES], const char *folder, const char *name) {
-    int length = snprintf(path, ES_DATA_PATH_BYTES, "%s/%s", folder, name);
+    size_t n_folder = strlen(folder);
+    int has_slash = n_folder > 0 && folder[n_folder - 1] == '/';
+    int length = snprintf(path, ES_DATA_PATH_BYTES, "%s%s%s", folder, has_slash ? "" : "/", name);
     if (length < 0 || length >= ES_DATA_PATH_BYTES) {
         return ES_FAIL(ARGUMENT, "the path of %s is longer than %d bytes", name,
                        ES_DATA_PATH_BYTES - 1);

@@ -4,12 +4,39 @@
 #include "data/dataset.h"
 #include "temp_folder.h"
 
-static EsStatus open_text(const char *text, const char *label, EsDataset *dataset) {
-    FILE *file = fopen(temp_path("table.csv"), "wb");
+static void write_text(const char *name, const char *text) {
+    FILE *file = fopen(temp_path(name), "wb");
     fwrite(text, 1, strlen(text), file);
     fclose(file);
+}
+
+static EsStatus open_text(const char *text, const char *label, EsDataset *dataset) {
+    write_text("table.csv", text);
     EsDatasetOptions options = {.seed = 3, .label = label};
     return es_dataset_open(dataset, temp_path("table.csv"), &options, NULL);
+}
+
+// A folder of tables, each nullable.
+static EsStatus open_tables(const char *train, const char *validation, const char *test,
+                            const char *label, EsDataset *dataset) {
+    const char *const names[] = {"tables/train.csv", "tables/validation.csv", "tables/test.csv"};
+    const char *const texts[] = {train, validation, test};
+    EXPECT_STATUS(es_folder_make(temp_path("tables")), OK);
+    for (int split = 0; split < 3; split++) {
+        remove(temp_path(names[split]));
+        if (texts[split] != NULL) {
+            write_text(names[split], texts[split]);
+        }
+    }
+    EsDatasetOptions options = {.seed = 3, .label = label};
+    return es_dataset_open(dataset, temp_path("tables"), &options, NULL);
+}
+
+static void expect_tables_refused(const char *train, const char *test, const char *part) {
+    EsDataset dataset;
+    EXPECT_STATUS(open_tables(train, NULL, test, NULL, &dataset), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), part);
+    EXPECT(dataset.rows == NULL && dataset.labels == NULL);
 }
 
 static void expect_refused(const char *text, const char *label, const char *part) {
@@ -141,4 +168,73 @@ TEST(bytes_of_another_encoding_are_refused) {
     EsDatasetOptions options = {0};
     EXPECT_STATUS(es_dataset_open(&dataset, temp_path("table.csv"), &options, NULL), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "a zero byte at offset 1");
+}
+
+// Rows whose column 0 counts from `first` on, n of each of the classes a and b.
+static char *count_rows(char *text, const char *header, int first, int n) {
+    char *to = text + sprintf(text, "%s", header);
+    for (int i = 0; i < 2 * n; i++) {
+        to += sprintf(to, "%d,%d,%c\n", first + i, i * i, "ab"[i % 2]);
+    }
+    return text;
+}
+
+// Every row of the split is one of those that its table has.
+static void expect_range(const EsDataset *d, const EsSplit *split, int first, int n) {
+    const float *rows = d->rows + (split->labels - d->labels) * 2;
+    EXPECT_EQ(split->count, n);
+    for (int64_t i = 0; i < split->count; i++) {
+        double value = (double)rows[i * 2];
+        double id = value * (double)d->column_std[0] + (double)d->column_mean[0];
+        EXPECT(id > first - 0.5 && id < first + n - 0.5);
+        EXPECT_EQ(split->labels[i], (int)(id + 0.5 - first) % 2);
+    }
+}
+
+TEST(tables_of_a_folder_are_the_splits) {
+    char train[1000], validation[1000], test[1000];
+    EsDataset d;
+    count_rows(train, "id,square,kind\n", 0, 20);
+    count_rows(validation, "id,square,kind\n", 1000, 3);
+    count_rows(test, "id,square,kind\n", 2000, 5);
+    REQUIRE_OK(open_tables(train, validation, test, NULL, &d));
+    EXPECT_TEXT(d.name, "tables");
+    EXPECT_TEXT(d.column_names[1], "square");
+    EXPECT_NEAR((double)d.column_mean[0], 19.5, 1e-4); // of the training rows alone
+    expect_range(&d, &d.train, 0, 40);
+    expect_range(&d, &d.validation, 1000, 6);
+    expect_range(&d, &d.test, 2000, 10);
+    es_dataset_destroy(&d);
+    REQUIRE_OK(open_tables(train, NULL, test, "kind", &d)); // validation is drawn
+    EXPECT_EQ(d.train.count, 36);
+    EXPECT_EQ(d.validation.count, 4);
+    expect_range(&d, &d.test, 2000, 10);
+    es_dataset_destroy(&d);
+    count_rows(train, "", 0, 20);
+    count_rows(test, "", 2000, 5);
+    REQUIRE_OK(open_tables(train, NULL, test, NULL, &d));
+    EXPECT(d.column_names == NULL);
+    expect_range(&d, &d.test, 2000, 10);
+    es_dataset_destroy(&d);
+}
+
+TEST(tables_that_do_not_go_together_are_refused) {
+    const char *train = "x,y,l\n1,2,a\n3,4,b\n5,6,a\n7,8,b\n9,10,a\n11,12,b\n";
+    expect_tables_refused(train, "", "test.csv: empty");
+    expect_tables_refused(train, "x,y,l\n", "test.csv: a header and no rows");
+    expect_tables_refused(train, "x,y\n1,2\n", "test.csv: 2 columns, expected 3 as in ");
+    expect_tables_refused(train, "y,x,l\n1,2,a\n", "test.csv: column 0 is \"y\", expected \"x\"");
+    expect_tables_refused(train, "1,2,a\n", "test.csv: the columns have no names, unlike");
+    expect_tables_refused("1,2,a\n3,4,b\n", train, "test.csv: the columns have names, unlike");
+    expect_tables_refused(train, "x,y,l\n1,,a\n", "test.csv: line 2, column 1 y: the value");
+    expect_tables_refused(train, "x,y,l\n1,2,c\n", "class \"c\" has no samples for training");
+    write_text("tables/training.tsv", "1\t2\n");
+    expect_tables_refused(train, train, "two tables for the same split, training.tsv");
+}
+
+TEST(tables_beside_folders_are_notes) {
+    EsDataset d;
+    EXPECT_STATUS(es_folder_make(temp_path("tables/cat")), OK);
+    EXPECT_STATUS(open_tables(three_each, NULL, three_each, NULL, &d), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "a class without images");
 }
