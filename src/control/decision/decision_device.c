@@ -225,7 +225,7 @@ static void stage(EsDecisionDevice *decision) {
     round->growth = *policy->context.settings;
     round->rules = policy->rules;
     round->seed = policy->context.seed;
-    round->first_episode = policy->first_episode;
+    round->first_episode = policy->episodes[0]; // they follow each other on a device
     round->is_greedy = policy->is_greedy;
     if (policy->kind == ES_POLICY_LEARNED) {
         stage_learned(decision);

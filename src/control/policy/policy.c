@@ -179,7 +179,6 @@ void es_policy_set_greedy(EsPolicy *policy, int is_greedy) { policy->is_greedy =
 // --- deciding ---
 
 EsStatus es_policy_begin(EsPolicy *policy, int64_t first_episode) {
-    policy->first_episode = first_episode;
     for (int64_t e = 0; e < policy->context.n_envs; e++) {
         policy->episodes[e] = (int32_t)(first_episode + e);
     }

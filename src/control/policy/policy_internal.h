@@ -35,7 +35,6 @@ struct EsPolicy {
     EsPolicyContext context;
     char hash[ES_SHA256_TEXT_BYTES];
     int is_greedy;
-    int64_t first_episode;
     int32_t *episodes; // owned [E]: their ids
     EsHeuristicSettings rules;
     EsHeuristic *memory; // owned [E]; heuristic

@@ -113,21 +113,28 @@ static inline ES_HOST_DEVICE void es_heuristic_decay(const EsHeuristicSettings *
     }
 }
 
-// The next blueprint of the rotation that is not under a penalty; when all are, the one with the
-// least, the first in turn of equal ones. The rotation goes on behind it.
+// The next blueprint of the rotation that is allowed (a mask) and not under a penalty; when all
+// are, the one with the least, the first in turn of equal ones. The rotation goes on behind it.
+// NOOP: none of them is allowed.
 static inline ES_HOST_DEVICE int32_t es_heuristic_blueprint(const EsHeuristicSettings *rules,
-                                                            EsHeuristic *memory) {
-    int32_t best = memory->next;
+                                                            uint32_t allowed, EsHeuristic *memory) {
+    int32_t best = -1;
     for (int32_t i = 0; i < rules->n_rotation; i++) {
         int32_t at = (memory->next + i) % rules->n_rotation;
         float penalty = memory->penalty[rules->rotation[at]];
+        if (!((allowed >> rules->rotation[at]) & 1u)) {
+            continue;
+        }
         if (penalty < rules->penalty_threshold) {
             best = at;
             break;
         }
-        if (penalty < memory->penalty[rules->rotation[best]]) {
+        if (best < 0 || penalty < memory->penalty[rules->rotation[best]]) {
             best = at;
         }
+    }
+    if (best < 0) {
+        return ES_BLUEPRINT_ID_NOOP;
     }
     memory->next = (best + 1) % rules->n_rotation;
     return rules->rotation[best];
@@ -231,12 +238,17 @@ static inline ES_HOST_DEVICE EsAction es_heuristic_decide(
     if (op == ES_GROWTH_OP_WAIT || !((masks->slot_by_op[op] >> slot) & 1)) {
         return action;
     }
-    action.head[ES_HEAD_OP] = (int8_t)op;
-    action.head[ES_HEAD_SLOT] = (int8_t)slot;
     if (op == ES_GROWTH_OP_GERMINATE) {
         // the placeholders of the other heads are sigmoid add, standard tempo, full target
-        action.head[ES_HEAD_BLUEPRINT] = (int8_t)es_heuristic_blueprint(rules, memory);
-    } else if (op == ES_GROWTH_OP_PRUNE) {
+        int32_t blueprint = es_heuristic_blueprint(rules, masks->head[ES_HEAD_BLUEPRINT], memory);
+        if (blueprint == ES_BLUEPRINT_ID_NOOP) {
+            return action;
+        }
+        action.head[ES_HEAD_BLUEPRINT] = (int8_t)blueprint;
+    }
+    action.head[ES_HEAD_OP] = (int8_t)op;
+    action.head[ES_HEAD_SLOT] = (int8_t)slot;
+    if (op == ES_GROWTH_OP_PRUNE) {
         // at once: the placeholder of the speed
         memory->last_prune_step = env->step;
         memory->penalty[seeds[slot].blueprint] += rules->penalty;

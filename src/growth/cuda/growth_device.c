@@ -237,6 +237,14 @@ static EsStatus settle_prunes(EsGrowth *growth) {
                           sizeof(int32_t) * (size_t)growth->options.n_envs, ES_COPY_TO_DEVICE);
 }
 
+static EsStatus adopt_state(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    d->step = growth->shown.state.env.step[0];
+    return es_stream_copy(growth->stream, d->live, growth->slab,
+                          es_growth_state_bytes(d->arrays.n_envs, d->arrays.n_slots),
+                          ES_COPY_TO_DEVICE);
+}
+
 // --- trials that the CPU asks for ---
 
 // As many trials as there is room for, all on the same images; results into the trials. The pinned
@@ -293,28 +301,13 @@ static EsStatus prepare_trial(EsGrowth *growth, EsGrowthTrial *trial) {
     return ES_STATUS_OK;
 }
 
-// --- episodes to come, and in a file ---
+// --- episodes to come ---
 
 // Creation has allocated everything.
 static EsStatus measure_episodes(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes) {
     (void)growth, (void)n_episodes, (void)n_seeds;
     *bytes = 0;
     return ES_STATUS_OK;
-}
-
-static EsStatus save(EsGrowth *growth, const char *path) {
-    (void)growth;
-    return ES_FAIL(UNSUPPORTED, "%s: episodes are saved on the CPU alone; use --device cpu", path);
-}
-
-static EsStatus load(EsGrowth *growth, const char *path) {
-    (void)growth;
-    return ES_FAIL(UNSUPPORTED, "%s: episodes are loaded on the CPU alone; use --device cpu", path);
-}
-
-static EsStatus take_envs(EsGrowth *growth, EsGrowth *from, const int64_t *envs) {
-    (void)growth, (void)from, (void)envs;
-    return ES_FAIL(UNSUPPORTED, "environments are moved on the CPU alone; use --device cpu");
 }
 
 // --- the backend ---
@@ -336,13 +329,11 @@ const EsGrowthBackend *es_growth_backend_cuda(void) {
                                             .decide = decide,
                                             .advance = run_to_decision,
                                             .settle_prunes = settle_prunes,
+                                            .adopt_state = adopt_state,
                                             .begin_trials = begin_trials,
                                             .prepare_trial = prepare_trial,
                                             .run_trials = run_all_trials,
                                             .measure_episodes = measure_episodes,
-                                            .save = save,
-                                            .load = load,
-                                            .take_envs = take_envs,
                                             .queue = &queue};
     return &backend;
 }

@@ -402,7 +402,8 @@ done:
 
 // --- create ---
 
-static void fill_parts(EsGrowth *growth) {
+// Sizes, settings and slabs that kernels read.
+static void fill_arrays(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     EsGrowthArrays *arrays = &d->arrays;
     const EsGrowthOptions *options = &growth->options;
@@ -501,7 +502,7 @@ EsStatus es_growth_on_device_create(EsGrowth *growth) {
     ES_TRY(check_host(growth));
     ES_TRY(es_allocate(sizeof *growth->on_device, (void **)&growth->on_device));
     EsGrowthOnDevice *d = growth->on_device;
-    fill_parts(growth);
+    fill_arrays(growth);
     plan_packing(growth);
     ES_TRY(create_tables(growth));
     ES_TRY(es_device_allocate(growth->device, d->packing.measured_bytes, &d->live));

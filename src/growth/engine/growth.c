@@ -389,10 +389,7 @@ static const EsGrowthBackend cpu_backend = {.create = create_on_cpu,
                                             .begin_trials = es_growth_begin_trials,
                                             .prepare_trial = es_growth_prepare_trial,
                                             .run_trials = es_growth_run_trials,
-                                            .measure_episodes = measure_episodes,
-                                            .save = es_growth_file_save,
-                                            .load = es_growth_file_load,
-                                            .take_envs = es_growth_file_take_envs};
+                                            .measure_episodes = measure_episodes};
 
 // --- life ---
 
@@ -535,18 +532,6 @@ int es_growth_is_over(const EsGrowth *growth) {
 EsStatus es_growth_episode_bytes(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes) {
     *bytes = 0;
     return growth->backend->measure_episodes(growth, n_episodes, n_seeds, bytes);
-}
-
-EsStatus es_growth_save(EsGrowth *growth, const char *path) {
-    return growth->backend->save(growth, path);
-}
-
-EsStatus es_growth_load(EsGrowth *growth, const char *path) {
-    return growth->backend->load(growth, path);
-}
-
-EsStatus es_growth_take_envs(EsGrowth *growth, EsGrowth *from, const int64_t *envs) {
-    return growth->backend->take_envs(growth, from, envs);
 }
 
 // --- queued work ---

@@ -176,14 +176,16 @@ EsGrowthPlansReport es_growth_plans(const EsGrowth *growth);
 // averages, and the small state as it is shown.
 EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash);
 
-// An episode in a file, after es_growth_decide and before es_growth_advance; on the CPU. A growth
-// of the same options that loads it goes on with the same bits. Loading checks all that the file
-// has before it changes anything: INPUT names the field that is out of range.
+// An episode in a file, after es_growth_decide and before es_growth_advance; UNSUPPORTED in
+// float16, as is the next one. A growth of the same options that loads it goes on with the same
+// bits. Loading checks all that the file has before it changes anything: INPUT names the field that
+// is out of range.
 EsStatus es_growth_save(EsGrowth *growth, const char *path);
 EsStatus es_growth_load(EsGrowth *growth, const char *path);
 
 // Environment i goes on with the episode that environment envs[i] of `from` is in, for all E; at
-// the same moment, on the CPU. Options may differ in n_envs alone.
+// the same moment. Options may differ in n_envs alone, and the device is the same; on a GPU another
+// n_envs may change the last bits of later steps.
 EsStatus es_growth_take_envs(EsGrowth *growth, EsGrowth *from, const int64_t *envs);
 
 typedef struct EsGrowthTimes {

@@ -5,11 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/range_check.h"
 #include "growth/engine/growth_internal.h"
 #include "tensor/safetensors.h"
 
 #define FORMAT "esper.growth.1"
+
+#define NORM_EPSILON        "norm_epsilon"
+#define NORM_EPSILON_BEFORE "1e-05" // of files that do not say it
 
 #define N_SLABS        5
 #define N_OF_ADAMW     2 // with recipe.optimiser = adamw alone
@@ -26,9 +30,14 @@ enum {
 #define DTYPE_int32_t ES_DTYPE_I32
 
 // All tensors of an episode, over growth's own memory, in the order of the file.
-static int list_tensors(EsGrowth *growth, EsNamedTensor tensors[N_TENSORS]) {
-    const EsGrowthState *state = &growth->shown.state;
-    int64_t n_envs = state->n_envs, n_slots = state->n_slots;
+typedef struct Episode {
+    EsNamedTensor tensors[N_TENSORS];
+    int n;
+    int n_slabs; // the first ones: in the memory of growth's device; the others in CPU memory
+} Episode;
+
+static void list_slabs(const EsGrowth *growth, Episode *episode) {
+    EsNamedTensor *tensors = episode->tensors;
     int n = 0;
     const EsNamedTensor slabs[N_SLABS] = {{"parameters", growth->store->parameters},
                                           {"momentum", growth->momentum},
@@ -50,7 +59,19 @@ static int list_tensors(EsGrowth *growth, EsNamedTensor tensors[N_TENSORS]) {
         tensors[n++] = (EsNamedTensor){"saved_average_states", average->saved_states};
         tensors[n++] = (EsNamedTensor){"average_updates", average->n_updates};
     }
-    tensors[n++] = (EsNamedTensor){"episode", growth->episode};
+    episode->n = episode->n_slabs = n;
+}
+
+static Episode list_tensors(const EsGrowth *growth) {
+    const EsGrowthState *state = &growth->shown.state;
+    int64_t n_envs = state->n_envs, n_slots = state->n_slots;
+    Episode episode = {0};
+    EsNamedTensor *tensors = episode.tensors;
+    list_slabs(growth, &episode);
+    int n = episode.n;
+    tensors[n++] =
+        (EsNamedTensor){"episode", es_tensor_view(growth->episode_ids, ES_DTYPE_I32, growth->device,
+                                                  1, (int64_t[]){n_envs})};
 #define X(type, field, empty, meaning)                                                             \
     tensors[n++] = (EsNamedTensor){"seed." #field,                                                 \
                                    es_tensor_view(state->seed.field, DTYPE_##type, growth->device, \
@@ -69,15 +90,59 @@ static int list_tensors(EsGrowth *growth, EsNamedTensor tensors[N_TENSORS]) {
                                                   2, (int64_t[]){n_envs, (count)})};
     ES_GROWTH_ENV_ARRAYS(X)
 #undef X
-    return n;
+    episode.n = n;
+    return episode;
 }
 
-EsStatus es_growth_file_save(EsGrowth *growth, const char *path) {
-    EsNamedTensor tensors[N_TENSORS];
-    const EsMetadata metadata[] = {{"format", FORMAT}, ES_TENSORS_HASH_ENTRY};
+// The slabs of a GPU in CPU memory, which the caller releases.
+static EsStatus fetch_slabs(EsGrowth *growth, Episode *episode, unsigned char **copy) {
+    size_t bytes = 0;
+    for (int i = 0; i < episode->n_slabs; i++) {
+        bytes += es_tensor_bytes(&episode->tensors[i].tensor);
+    }
+    ES_TRY(es_allocate(bytes, (void **)copy));
+    unsigned char *to = *copy;
+    for (int i = 0; i < episode->n_slabs; i++) {
+        EsTensor *slab = &episode->tensors[i].tensor;
+        ES_TRY(
+            es_stream_copy(growth->stream, to, slab->data, es_tensor_bytes(slab), ES_COPY_TO_HOST));
+        slab->data = to;
+        to += es_tensor_bytes(slab);
+    }
+    return es_stream_synchronize(growth->stream);
+}
+
+static EsStatus check_precision(const EsGrowth *growth) {
+    return growth->options.precision == ES_DTYPE_F16
+               ? ES_FAIL(UNSUPPORTED,
+                         "episodes in float16 are not moved: their loss scales would be lost")
+               : ES_STATUS_OK;
+}
+
+// The norms' epsilon as a text: nothing else in the file shows it.
+static void write_epsilon(const EsGrowth *growth, char text[32]) {
+    snprintf(text, 32, "%g", (double)es_host_norm_epsilon(&growth->model.host));
+}
+
+EsStatus es_growth_save(EsGrowth *growth, const char *path) {
+    char epsilon[32];
+    write_epsilon(growth, epsilon);
+    const EsMetadata metadata[] = {
+        {"format", FORMAT}, {NORM_EPSILON, epsilon}, ES_TENSORS_HASH_ENTRY};
+    Episode episode = list_tensors(growth);
+    unsigned char *copy = NULL;
+    EsStatus status = ES_STATUS_OK;
     ES_ASSERT(growth->shown.moment == ES_GROWTH_DECIDED);
-    int n = list_tensors(growth, tensors);
-    return es_safetensors_save(path, tensors, n, metadata, ES_COUNT_OF(metadata));
+    ES_TRY(check_precision(growth));
+    if (growth->on_device != NULL) {
+        status = fetch_slabs(growth, &episode, &copy);
+    }
+    if (status == ES_STATUS_OK) {
+        status =
+            es_safetensors_save(path, episode.tensors, episode.n, metadata, ES_COUNT_OF(metadata));
+    }
+    es_release(copy);
+    return status;
 }
 
 // --- loading ---
@@ -162,6 +227,18 @@ static EsStatus check_together(const char *path, const EsGrowth *growth, const i
     return ES_STATUS_OK;
 }
 
+static EsStatus check_epsilon(const char *path, const EsGrowth *growth, const EsSafetensors *file) {
+    const char *found = es_safetensors_metadata(file, NORM_EPSILON);
+    char wanted[32];
+    write_epsilon(growth, wanted);
+    found = found != NULL ? found : NORM_EPSILON_BEFORE;
+    return strcmp(found, wanted) == 0
+               ? ES_STATUS_OK
+               : ES_FAIL(INPUT,
+                         "%s: its norms have the epsilon %s, those of this program %s: start over",
+                         path, found, wanted);
+}
+
 // Every tensor is there, of growth's shape, and in range. `found` [N_TENSORS] borrows the file.
 static EsStatus check_file(EsGrowth *growth, const char *path, const EsSafetensors *file,
                            const EsNamedTensor *own, int n, EsNamedTensor *found) {
@@ -171,6 +248,7 @@ static EsStatus check_file(EsGrowth *growth, const char *path, const EsSafetenso
         return ES_FAIL(INPUT, "%s: its format is \"%s\", not \"%s\"", path,
                        format != NULL ? format : "", FORMAT);
     }
+    ES_TRY(check_epsilon(path, growth, file));
     for (int i = 0; i < n; i++) {
         found[i].name = own[i].name;
         ES_TRY(es_safetensors_find(file, own[i].name, &found[i].tensor));
@@ -192,45 +270,63 @@ static EsStatus check_file(EsGrowth *growth, const char *path, const EsSafetenso
     return check_together(path, growth, stage, blueprint, step);
 }
 
-// After the tensors have changed.
-static void show_decided(EsGrowth *growth) {
-    memcpy(growth->episode_ids, growth->episode.data,
-           sizeof *growth->episode_ids * (size_t)growth->options.n_envs);
+// After all tensors have changed. Gradients of another episode would move numbers between tensors.
+static EsStatus show_decided(EsGrowth *growth) {
+    ES_TRY(es_stream_fill(growth->stream, growth->store->gradients.data, 0,
+                          es_tensor_bytes(&growth->store->gradients)));
+    ES_TRY(es_stream_copy(growth->stream, growth->episode.data, growth->episode_ids,
+                          es_tensor_bytes(&growth->episode), ES_COPY_TO_DEVICE));
     growth->shown.step = growth->shown.state.env.step[0] - 1;
     growth->shown.moment = ES_GROWTH_DECIDED;
+    if (growth->backend->adopt_state != NULL) {
+        ES_TRY(growth->backend->adopt_state(growth));
+    }
+    return es_stream_synchronize(growth->stream);
 }
 
-EsStatus es_growth_file_load(EsGrowth *growth, const char *path) {
-    EsNamedTensor own[N_TENSORS], found[N_TENSORS];
+EsStatus es_growth_load(EsGrowth *growth, const char *path) {
+    EsNamedTensor found[N_TENSORS];
     EsSafetensors *file = NULL;
-    int n = list_tensors(growth, own);
+    Episode own = list_tensors(growth);
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(check_precision(growth));
     ES_TRY(es_safetensors_open(path, &file));
-    EsStatus status = check_file(growth, path, file, own, n, found);
-    for (int i = 0; status == ES_STATUS_OK && i < n; i++) {
-        memcpy(own[i].tensor.data, found[i].tensor.data, es_tensor_bytes(&own[i].tensor));
+    ES_TRY_GOTO(check_file(growth, path, file, own.tensors, own.n, found));
+    for (int i = 0; i < own.n; i++) {
+        EsTensor *to = &own.tensors[i].tensor;
+        if (i < own.n_slabs) {
+            ES_TRY_GOTO(es_stream_copy(growth->stream, to->data, found[i].tensor.data,
+                                       es_tensor_bytes(to), ES_COPY_TO_DEVICE));
+        } else {
+            memcpy(to->data, found[i].tensor.data, es_tensor_bytes(to));
+        }
     }
+    status = show_decided(growth);
+done:
     es_safetensors_close(file);
-    ES_TRY(status);
-    show_decided(growth);
-    return ES_STATUS_OK;
+    return status;
 }
 
 // --- moving to another growth ---
 
-EsStatus es_growth_file_take_envs(EsGrowth *growth, EsGrowth *from, const int64_t *envs) {
-    EsNamedTensor own[N_TENSORS], theirs[N_TENSORS];
+EsStatus es_growth_take_envs(EsGrowth *growth, EsGrowth *from, const int64_t *envs) {
+    Episode own = list_tensors(growth), theirs = list_tensors(from);
     ES_ASSERT(from->shown.moment == ES_GROWTH_DECIDED);
-    int n = list_tensors(growth, own);
-    list_tensors(from, theirs);
-    for (int i = 0; i < n; i++) {
+    ES_TRY(check_precision(growth));
+    ES_TRY(es_stream_synchronize(from->stream));
+    for (int i = 0; i < own.n; i++) {
         // every tensor has a row for each environment
-        size_t row_bytes = es_tensor_bytes(&own[i].tensor) / (size_t)growth->options.n_envs;
+        size_t row_bytes = es_tensor_bytes(&own.tensors[i].tensor) / (size_t)growth->options.n_envs;
         for (int64_t e = 0; e < growth->options.n_envs; e++) {
-            memcpy((unsigned char *)own[i].tensor.data + (size_t)e * row_bytes,
-                   (const unsigned char *)theirs[i].tensor.data + (size_t)envs[e] * row_bytes,
-                   row_bytes);
+            unsigned char *to = (unsigned char *)own.tensors[i].tensor.data + (size_t)e * row_bytes;
+            const unsigned char *row =
+                (const unsigned char *)theirs.tensors[i].tensor.data + (size_t)envs[e] * row_bytes;
+            if (i < own.n_slabs) {
+                ES_TRY(es_stream_copy(growth->stream, to, row, row_bytes, ES_COPY_ON_DEVICE));
+            } else {
+                memcpy(to, row, row_bytes);
+            }
         }
     }
-    show_decided(growth);
-    return ES_STATUS_OK;
+    return show_decided(growth);
 }

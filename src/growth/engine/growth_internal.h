@@ -74,13 +74,11 @@ typedef struct EsGrowthBackend {
     EsStatus (*decide)(EsGrowth *growth, const EsAction *actions);
     EsStatus (*advance)(EsGrowth *growth);
     EsStatus (*settle_prunes)(EsGrowth *growth); // after the mirror changed; NULL: there is none
+    EsStatus (*adopt_state)(EsGrowth *growth);   // likewise, for all of the small state
     void (*begin_trials)(EsGrowth *growth);      // before the first of a set
     EsStatus (*prepare_trial)(EsGrowth *growth, EsGrowthTrial *trial); // environment and slots set
     EsStatus (*run_trials)(EsGrowth *growth);
     EsStatus (*measure_episodes)(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes);
-    EsStatus (*save)(EsGrowth *growth, const char *path);
-    EsStatus (*load)(EsGrowth *growth, const char *path);
-    EsStatus (*take_envs)(EsGrowth *growth, EsGrowth *from, const int64_t *envs);
     const EsGrowthQueue *queue; // NULL: nothing is queued
 } EsGrowthBackend;
 
@@ -171,11 +169,6 @@ EsStatus es_growth_validate(EsGrowth *growth);
 void es_growth_begin_trials(EsGrowth *growth);
 EsStatus es_growth_prepare_trial(EsGrowth *growth, EsGrowthTrial *trial);
 EsStatus es_growth_run_trials(EsGrowth *growth);
-
-// growth_file.c: es_growth_save, _load and _take_envs of the CPU, for its backend.
-EsStatus es_growth_file_save(EsGrowth *growth, const char *path);
-EsStatus es_growth_file_load(EsGrowth *growth, const char *path);
-EsStatus es_growth_file_take_envs(EsGrowth *growth, EsGrowth *from, const int64_t *envs);
 
 // growth_weights.c: fresh hosts for new episodes, and the requests that the rules left.
 EsStatus es_growth_weights_create(EsGrowth *growth);

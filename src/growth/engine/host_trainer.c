@@ -38,10 +38,10 @@ struct EsHostTrainer {
     EsTensor images, labels; // the whole data set, as graphs see it
     EsTensor episode, step;  // i32 [E], [1]
     EsTensor index;          // i32 [E, EVALUATION_BATCH]
-    int32_t *index_host;     // owned, pinned
+    int32_t *index_cpu;      // owned, pinned
     EsHostResult *sums;      // owned [E]
-    float *loss_host;        // owned, pinned [E]
-    int32_t *count_host;     // owned, pinned [2 E]: correct, invalid
+    float *loss_cpu;         // owned, pinned [E]
+    int32_t *count_cpu;      // owned, pinned [2 E]: correct, invalid
 };
 
 EsHostTrainerOptions es_host_trainer_defaults(const EsHostSpec *host, int64_t n_envs) {
@@ -121,14 +121,14 @@ static EsStatus create_memory(EsHostTrainer *t) {
     ES_TRY(
         create_tensor(t, ES_DTYPE_I32, 2, (int64_t[]){n_envs, EVALUATION_BATCH}, NULL, &t->index));
     size_t per_env = (size_t)n_envs * sizeof(float);
-    ES_TRY(es_device_allocate_host(t->device, per_env * EVALUATION_BATCH, (void **)&t->index_host));
-    ES_TRY(es_device_allocate_host(t->device, per_env, (void **)&t->loss_host));
-    ES_TRY(es_device_allocate_host(t->device, 2 * per_env, (void **)&t->count_host));
+    ES_TRY(es_device_allocate_host(t->device, per_env * EVALUATION_BATCH, (void **)&t->index_cpu));
+    ES_TRY(es_device_allocate_host(t->device, per_env, (void **)&t->loss_cpu));
+    ES_TRY(es_device_allocate_host(t->device, 2 * per_env, (void **)&t->count_cpu));
     ES_TRY(es_allocate((size_t)n_envs * sizeof *t->sums, (void **)&t->sums));
     for (int64_t e = 0; e < n_envs; e++) {
-        t->index_host[e] = t->options.first_episode + (int32_t)e;
+        t->index_cpu[e] = t->options.first_episode + (int32_t)e;
     }
-    return create_tensor(t, ES_DTYPE_I32, 1, &n_envs, t->index_host, &t->episode);
+    return create_tensor(t, ES_DTYPE_I32, 1, &n_envs, t->index_cpu, &t->episode);
 }
 
 // The fused executor where it can run this host; else the plan's report says why not.
@@ -162,9 +162,9 @@ static EsStatus create_fused(EsHostTrainer *t) {
                             .max_instances = n_envs,
                             .max_evaluated = options->batch};
     for (int64_t e = 0; e < n_envs; e++) {
-        t->index_host[e] = (int32_t)e;
+        t->index_cpu[e] = (int32_t)e;
     }
-    ES_TRY(create_tensor(t, ES_DTYPE_I32, 1, &n_envs, t->index_host, &t->instance_envs));
+    ES_TRY(create_tensor(t, ES_DTYPE_I32, 1, &n_envs, t->index_cpu, &t->instance_envs));
     return es_fused_step_create(&fused, &t->fused);
 }
 
@@ -211,7 +211,7 @@ EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDat
     ES_TRY_GOTO(build_program(t, &t->train, options->batch, 1));
     ES_TRY_GOTO(es_store_create(t->train.graph, device, &t->store));
     ES_TRY_GOTO(
-        es_store_initialise(t->store, t->train.graph, t->stream, options->seed, t->index_host));
+        es_store_initialise(t->store, t->train.graph, t->stream, options->seed, t->index_cpu));
     ES_TRY_GOTO(create_average(t));
     ES_TRY_GOTO(es_optimiser_create(t->train.graph, t->store, &options->optimiser, &t->optimiser));
     t->optimiser->rates.is_nesterov = options->recipe.nesterov;
@@ -253,9 +253,9 @@ void es_host_trainer_destroy(EsHostTrainer *t) {
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
         es_device_destroy_tensor(tensors[i]);
     }
-    es_device_release_host(t->device, t->index_host);
-    es_device_release_host(t->device, t->loss_host);
-    es_device_release_host(t->device, t->count_host);
+    es_device_release_host(t->device, t->index_cpu);
+    es_device_release_host(t->device, t->loss_cpu);
+    es_device_release_host(t->device, t->count_cpu);
     es_release(t->sums);
     if (t->options.stream == NULL) {
         es_stream_destroy(t->stream);
@@ -316,16 +316,15 @@ static EsStatus fetch_results(EsHostTrainer *t, const Program *program) {
         results.n_invalid = es_plan_tensor(program->plan, program->loss.n_invalid);
     }
     size_t bytes = (size_t)n_envs * sizeof(float);
-    ES_TRY(es_stream_copy(t->stream, t->loss_host, results.loss.data, bytes, ES_COPY_TO_HOST));
-    ES_TRY(
-        es_stream_copy(t->stream, t->count_host, results.n_correct.data, bytes, ES_COPY_TO_HOST));
-    ES_TRY(es_stream_copy(t->stream, t->count_host + n_envs, results.n_invalid.data, bytes,
+    ES_TRY(es_stream_copy(t->stream, t->loss_cpu, results.loss.data, bytes, ES_COPY_TO_HOST));
+    ES_TRY(es_stream_copy(t->stream, t->count_cpu, results.n_correct.data, bytes, ES_COPY_TO_HOST));
+    ES_TRY(es_stream_copy(t->stream, t->count_cpu + n_envs, results.n_invalid.data, bytes,
                           ES_COPY_TO_HOST));
     ES_TRY(es_host_trainer_wait(t));
     for (int64_t e = 0; e < n_envs; e++) {
-        if (t->count_host[n_envs + e] > 0) {
+        if (t->count_cpu[n_envs + e] > 0) {
             return ES_FAIL(INPUT, "%d labels of a batch of %lld are outside 0..%d",
-                           t->count_host[n_envs + e], (long long)program->batch,
+                           t->count_cpu[n_envs + e], (long long)program->batch,
                            t->options.host.n_classes - 1);
         }
     }
@@ -338,8 +337,8 @@ EsStatus es_host_trainer_last_batch(EsHostTrainer *t, EsHostResult *results) {
     }
     ES_TRY(fetch_results(t, &t->train));
     for (int64_t e = 0; e < t->options.n_envs; e++) {
-        results[e].loss = (double)t->loss_host[e];
-        results[e].accuracy = 100.0 * t->count_host[e] / (double)t->train.batch;
+        results[e].loss = (double)t->loss_cpu[e];
+        results[e].accuracy = 100.0 * t->count_cpu[e] / (double)t->train.batch;
     }
     return ES_STATUS_OK;
 }
@@ -348,15 +347,15 @@ EsStatus es_host_trainer_last_batch(EsHostTrainer *t, EsHostResult *results) {
 static EsStatus evaluate_batch(EsHostTrainer *t, Program *program, int64_t first) {
     int64_t n_envs = t->options.n_envs, batch = program->batch;
     for (int64_t i = 0; i < n_envs * batch; i++) {
-        t->index_host[i] = (int32_t)(first + i % batch);
+        t->index_cpu[i] = (int32_t)(first + i % batch);
     }
-    ES_TRY(es_stream_copy(t->stream, t->index.data, t->index_host,
+    ES_TRY(es_stream_copy(t->stream, t->index.data, t->index_cpu,
                           (size_t)(n_envs * batch) * sizeof(int32_t), ES_COPY_TO_DEVICE));
     ES_TRY(es_plan_run(program->plan, t->stream));
     ES_TRY(fetch_results(t, program));
     for (int64_t e = 0; e < n_envs; e++) {
-        t->sums[e].loss += (double)t->loss_host[e] * (double)batch;
-        t->sums[e].accuracy += t->count_host[e];
+        t->sums[e].loss += (double)t->loss_cpu[e] * (double)batch;
+        t->sums[e].accuracy += t->count_cpu[e];
     }
     return ES_STATUS_OK;
 }

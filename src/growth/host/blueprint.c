@@ -69,6 +69,7 @@ typedef struct Fragment {
     EsGraph *graph;
     const char *name;
     int64_t n_channels;
+    float norm_epsilon;
 } Fragment;
 
 static EsValueId convolve(const Fragment *f, const char *part, EsValueId x, int64_t n_out,
@@ -90,7 +91,7 @@ static EsValueId normalise(const Fragment *f, const char *part, EsValueId x, flo
     char name[ES_NAME_BYTES];
     int n_groups = es_blueprint_group_count(f->n_channels);
     return es_graph_join_name(f->graph, f->name, part, name)
-               ? es_graph_groupnorm_with(f->graph, name, x, n_groups, gamma_start)
+               ? es_graph_groupnorm_with(f->graph, name, x, n_groups, gamma_start, f->norm_epsilon)
                : ES_NO_VALUE;
 }
 
@@ -100,10 +101,15 @@ static EsValueId add_branch(const Fragment *f, EsValueId x, const char *part, Es
 }
 
 EsValueId es_blueprint_build(EsGraph *graph, EsBlueprint blueprint, const char *name, EsValueId x) {
+    return es_blueprint_build_with(graph, blueprint, name, x, ES_NORM_EPSILON_IMAGES);
+}
+
+EsValueId es_blueprint_build_with(EsGraph *graph, EsBlueprint blueprint, const char *name,
+                                  EsValueId x, float norm_epsilon) {
     if (!es_graph_check(graph, name, x, 5, ES_DTYPE_F32)) {
         return ES_NO_VALUE;
     }
-    const Fragment f = {graph, name, graph->values[x].dim[2]};
+    const Fragment f = {graph, name, graph->values[x].dim[2], norm_epsilon};
     const int64_t C = f.n_channels, narrow = es_blueprint_narrow((int)C);
     EsValueId y = x;
 #define BUILD_CONV(part, n_in, n_out, kernel) y = convolve(&f, part, y, n_out, kernel);

@@ -193,8 +193,18 @@ int es_blueprint_group_count(int64_t n_channels);
 // Trainable numbers of a seed on n_channels channels.
 int64_t es_blueprint_parameter_count(EsBlueprint blueprint, int64_t n_channels);
 
-// Append the blueprint to the graph; its parameters are called "<name>.<layer>.<part>".
+// Added to the variance of a norm, in seeds of hosts for images and for rows. A row's group is the
+// few units of a layer instead of a map: where they nearly agree, 1e-5 would multiply the rounding
+// errors of all that comes before by hundreds.
+#define ES_NORM_EPSILON_IMAGES ES_NORM_EPSILON
+#define ES_NORM_EPSILON_ROWS   1e-2f
+
+// Append the blueprint to the graph, for images; its parameters are called "<name>.<layer>.<part>".
 EsValueId es_blueprint_build(EsGraph *graph, EsBlueprint blueprint, const char *name, EsValueId x);
+
+// The same with the epsilon of a host's seeds (es_host_norm_epsilon).
+EsValueId es_blueprint_build_with(EsGraph *graph, EsBlueprint blueprint, const char *name,
+                                  EsValueId x, float norm_epsilon);
 
 ES_EXTERN_C_END
 

@@ -162,8 +162,8 @@ static EsValueId build_slot(void *context, EsGraph *graph, int block, int is_aft
         gate = es_graph_gate(graph, name, x);
     }
     es_graph_seek_parameters(graph, model->layout.seed[s]);
-    EsValueId seed =
-        es_blueprint_build(graph, (EsBlueprint)builder->topology->blueprint[s], slot->name, x);
+    EsValueId seed = es_blueprint_build_with(graph, (EsBlueprint)builder->topology->blueprint[s],
+                                             slot->name, x, es_host_norm_epsilon(&model->host));
     es_graph_seek_parameters(graph, host_next);
     return es_graph_blend(graph, h, seed, gate, out->alpha[s], out->mode[s]);
 }

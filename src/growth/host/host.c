@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "growth/host/blueprint.h"
+
 // name, data set, image channels and size, base, kernel, blocks, pools, classes, batch; kind
 static const EsHostSpec presets[] = {
     {"tiny", "tiny", 1, 16, 4, 3, 2, 2, 10, 64, {{0}}, NULL, 0, 0, ES_HOST_CNN},
@@ -153,6 +155,10 @@ int64_t es_host_parameter_count(const EsHostSpec *spec) {
         n_in = block.n_channels;
     }
     return count + (n_in + 1) * spec->n_classes;
+}
+
+float es_host_norm_epsilon(const EsHostSpec *spec) {
+    return spec->kind == ES_HOST_DENSE ? ES_NORM_EPSILON_ROWS : ES_NORM_EPSILON_IMAGES;
 }
 
 EsValueId es_host_build(EsGraph *graph, const EsHostSpec *spec, EsValueId images, int is_training) {

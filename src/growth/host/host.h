@@ -67,6 +67,9 @@ EsStatus es_host_check(const EsHostSpec *spec);
 // Trainable numbers of a host that can be built: convolutions, norms, the linear layer.
 int64_t es_host_parameter_count(const EsHostSpec *spec);
 
+// Added to the variance in the norms of this host's seeds, by its kind.
+float es_host_norm_epsilon(const EsHostSpec *spec);
+
 // Append the host to the graph: images [E, N, C, H, W] to logits [E, N, classes].
 EsValueId es_host_build(EsGraph *graph, const EsHostSpec *spec, EsValueId images, int is_training);
 

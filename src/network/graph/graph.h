@@ -164,12 +164,15 @@ EsValueId es_graph_linear_with(EsGraph *graph, const char *name, EsValueId x, in
 EsValueId es_graph_conv2d(EsGraph *graph, const char *name, EsValueId x, int64_t n_out,
                           int64_t kernel, int has_bias);
 EsValueId es_graph_depthwise(EsGraph *graph, const char *name, EsValueId x, int64_t kernel);
+// Added to the variance by norms without an epsilon of their own. The fused executor repeats the
+// number (ES_FUSED_EPSILON); the parity tests compare.
+#define ES_NORM_EPSILON 1e-5f
 // Batch norm: the statistics of the batch (training) or the running ones.
 EsValueId es_graph_batchnorm(EsGraph *graph, const char *name, EsValueId x, int is_training);
 EsValueId es_graph_groupnorm(EsGraph *graph, const char *name, EsValueId x, int n_groups);
 // gamma starts at gamma_start instead of 1: at 0 a residual branch starts as nothing.
 EsValueId es_graph_groupnorm_with(EsGraph *graph, const char *name, EsValueId x, int n_groups,
-                                  float gamma_start);
+                                  float gamma_start, float epsilon);
 EsValueId es_graph_layernorm(EsGraph *graph, const char *name, EsValueId x);
 EsValueId es_graph_embedding(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows,
                              int64_t n_features);

@@ -99,14 +99,14 @@ EsValueId es_graph_batchnorm(EsGraph *graph, const char *name, EsValueId x, int 
                                  (EsValueId[]){running_mean, running_variance},
                                  (EsValueId[]){mean, inv_std});
     }
-    node->attributes.norm = (EsNormOptions){.epsilon = 1e-5f, .momentum = 0.1f};
+    node->attributes.norm = (EsNormOptions){.epsilon = ES_NORM_EPSILON, .momentum = 0.1f};
     es_graph_add_node(graph, ES_OP_BATCHNORM_APPLY, (EsValueId[]){x, mean, inv_std, gamma, beta},
                       &y);
     return y;
 }
 
 EsValueId es_graph_groupnorm_with(EsGraph *graph, const char *name, EsValueId x, int n_groups,
-                                  float gamma_start) {
+                                  float gamma_start, float epsilon) {
     if (!es_graph_check(graph, name, x, 5, ES_DTYPE_F32)) {
         return ES_NO_VALUE;
     }
@@ -124,12 +124,12 @@ EsValueId es_graph_groupnorm_with(EsGraph *graph, const char *name, EsValueId x,
     EsValueId y = es_graph_add_like(graph, name, x);
     EsNode *node = es_graph_add_node(graph, ES_OP_GROUPNORM_FORWARD, (EsValueId[]){x, gamma, beta},
                                      (EsValueId[]){mean, inv_std, y});
-    node->attributes.norm = (EsNormOptions){.epsilon = 1e-5f, .n_groups = n_groups};
+    node->attributes.norm = (EsNormOptions){.epsilon = epsilon, .n_groups = n_groups};
     return y;
 }
 
 EsValueId es_graph_groupnorm(EsGraph *graph, const char *name, EsValueId x, int n_groups) {
-    return es_graph_groupnorm_with(graph, name, x, n_groups, 1.0f);
+    return es_graph_groupnorm_with(graph, name, x, n_groups, 1.0f, ES_NORM_EPSILON);
 }
 
 EsValueId es_graph_layernorm(EsGraph *graph, const char *name, EsValueId x) {
@@ -144,7 +144,7 @@ EsValueId es_graph_layernorm(EsGraph *graph, const char *name, EsValueId x) {
     EsValueId y = es_graph_add_like(graph, name, x);
     EsNode *node = es_graph_add_node(graph, ES_OP_LAYERNORM_FORWARD, (EsValueId[]){x, gamma, beta},
                                      (EsValueId[]){mean, inv_std, y});
-    node->attributes.norm = (EsNormOptions){.epsilon = 1e-5f};
+    node->attributes.norm = (EsNormOptions){.epsilon = ES_NORM_EPSILON};
     return y;
 }
 

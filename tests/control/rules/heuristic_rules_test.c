@@ -229,20 +229,33 @@ TEST(a_prune_is_remembered) {
 
 TEST(the_rotation_passes_over_penalties) {
     Decider d = begin(es_growth_settings_default(3, 10));
-    EXPECT_EQ(es_heuristic_blueprint(&d.rules, &d.memory), ES_BLUEPRINT_ID_CONV_LIGHT);
+    EXPECT_EQ(es_heuristic_blueprint(&d.rules, ~0u, &d.memory), ES_BLUEPRINT_ID_CONV_LIGHT);
     d.memory.penalty[ES_BLUEPRINT_ID_CONV_HEAVY] = 3; // from the threshold on
     d.memory.penalty[ES_BLUEPRINT_ID_ATTENTION] = 2.9f;
-    EXPECT_EQ(es_heuristic_blueprint(&d.rules, &d.memory), ES_BLUEPRINT_ID_ATTENTION);
-    EXPECT_EQ(es_heuristic_blueprint(&d.rules, &d.memory), ES_BLUEPRINT_ID_NORM);
-    EXPECT_EQ(es_heuristic_blueprint(&d.rules, &d.memory), ES_BLUEPRINT_ID_DEPTHWISE);
-    EXPECT_EQ(es_heuristic_blueprint(&d.rules, &d.memory), ES_BLUEPRINT_ID_CONV_LIGHT);
+    EXPECT_EQ(es_heuristic_blueprint(&d.rules, ~0u, &d.memory), ES_BLUEPRINT_ID_ATTENTION);
+    EXPECT_EQ(es_heuristic_blueprint(&d.rules, ~0u, &d.memory), ES_BLUEPRINT_ID_NORM);
+    EXPECT_EQ(es_heuristic_blueprint(&d.rules, ~0u, &d.memory), ES_BLUEPRINT_ID_DEPTHWISE);
+    EXPECT_EQ(es_heuristic_blueprint(&d.rules, ~0u, &d.memory), ES_BLUEPRINT_ID_CONV_LIGHT);
     for (int b = 0; b < ES_N_BLUEPRINT_IDS; b++) {
         d.memory.penalty[b] = 5;
     }
     d.memory.penalty[ES_BLUEPRINT_ID_DEPTHWISE] = 4;
-    EXPECT_EQ(es_heuristic_blueprint(&d.rules, &d.memory), ES_BLUEPRINT_ID_DEPTHWISE);
+    EXPECT_EQ(es_heuristic_blueprint(&d.rules, ~0u, &d.memory), ES_BLUEPRINT_ID_DEPTHWISE);
     d.memory.penalty[ES_BLUEPRINT_ID_DEPTHWISE] = 5;
-    EXPECT_EQ(es_heuristic_blueprint(&d.rules, &d.memory), ES_BLUEPRINT_ID_CONV_LIGHT);
+    EXPECT_EQ(es_heuristic_blueprint(&d.rules, ~0u, &d.memory), ES_BLUEPRINT_ID_CONV_LIGHT);
+}
+
+TEST(the_rotation_passes_over_blueprints_that_are_not_allowed) {
+    Decider d = begin(es_growth_settings_default(3, 10));
+    uint32_t allowed = 1u << ES_BLUEPRINT_ID_NORM | 1u << ES_BLUEPRINT_ID_DEPTHWISE;
+    d.memory.penalty[ES_BLUEPRINT_ID_NORM] = 4;
+    EXPECT_EQ(es_heuristic_blueprint(&d.rules, allowed, &d.memory), ES_BLUEPRINT_ID_DEPTHWISE);
+    d.memory.penalty[ES_BLUEPRINT_ID_DEPTHWISE] = 5; // both from the threshold on
+    EXPECT_EQ(es_heuristic_blueprint(&d.rules, allowed, &d.memory), ES_BLUEPRINT_ID_NORM);
+    int32_t next = d.memory.next;
+    EXPECT_EQ(es_heuristic_blueprint(&d.rules, 1u << ES_BLUEPRINT_ID_NOOP, &d.memory),
+              ES_BLUEPRINT_ID_NOOP);
+    EXPECT_EQ(d.memory.next, next);
 }
 
 TEST(a_step_that_is_not_measured_is_left_alone) {

@@ -3,7 +3,10 @@
 // environments.
 #include "es_test.h"
 
+#include <unistd.h>
+
 #include "growth/device_case.h"
+#include "temp_folder.h"
 #include "tensor/device_internal.h"
 #include "tensor/profile.h"
 
@@ -175,6 +178,79 @@ TEST(queued_steps_show_what_waiting_ones_do) {
         EXPECT(queued.hash[i] == waiting.hash[i]);
     }
     destroy_growth(growth);
+    destroy_small_dataset(&dataset);
+}
+
+// --- episodes that move ---
+
+// Goes on to the end under a wild policy from a decision; returns a hash of all that is left of it.
+static uint64_t finish(EsGrowth *growth) {
+    EsAction actions[8];
+    REQUIRE_OK(es_growth_advance(growth));
+    while (!es_growth_is_over(growth)) {
+        wild_actions(growth, 9, actions);
+        REQUIRE_OK(es_growth_step(growth, actions));
+    }
+    EXPECT(hash_state(growth) == hash_device_state(growth));
+    return hash_bytes(&(uint64_t){hash_state(growth)}, sizeof(uint64_t), hash_slabs(growth));
+}
+
+// Saved at several steps and loaded; and moved to another growth, in order and out of it and back.
+TEST(an_episode_goes_on_elsewhere_with_the_same_bits) {
+    enum { E = 3 };
+    make_stripes(&dataset, 64, 40, 0);
+    EsGrowthOptions options = short_options(E);
+    options.recipe.decay = ES_DECAY_COSINE;
+    options.recipe.nesterov = 1;
+    EsGrowth *whole = create_on_cuda(options, &dataset);
+    SKIP_WITHOUT(whole);
+    EsGrowth *moved = create_on_cuda(options, &dataset), *back = create_on_cuda(options, &dataset);
+    for (int last = 1; last < options.settings.episode_steps; last += 3) {
+        EsAction actions[E];
+        REQUIRE_OK(es_growth_reset(whole, 3));
+        for (int step = 1; step <= last; step++) {
+            REQUIRE_OK(step > 1 ? es_growth_advance(whole) : ES_STATUS_OK);
+            wild_actions(whole, 9, actions);
+            REQUIRE_OK(es_growth_decide(whole, actions));
+        }
+        REQUIRE_OK(es_growth_save(whole, temp_path("a.safetensors")));
+        REQUIRE_OK(es_growth_take_envs(moved, whole, (int64_t[]){2, 0, 1}));
+        EXPECT_EQ(es_growth_episode(moved, 0), 5);
+        REQUIRE_OK(es_growth_take_envs(back, moved, (int64_t[]){1, 2, 0}));
+        uint64_t hash = finish(whole);
+        EXPECT(hash == finish(back));
+        EXPECT(hash != finish(moved));
+        REQUIRE_OK(es_growth_load(moved, temp_path("a.safetensors")));
+        EXPECT_EQ(es_growth_snapshot(moved)->step, last);
+        EXPECT(hash == finish(moved));
+    }
+    destroy_growth(whole);
+    destroy_growth(moved);
+    destroy_growth(back);
+    destroy_small_dataset(&dataset);
+}
+
+// Loss scales would be lost: nothing is written, and nothing that is there changes.
+TEST(episodes_in_float16_do_not_move) {
+    make_stripes(&dataset, 64, 40, 0);
+    EsGrowthOptions options = short_options(2);
+    options.precision = ES_DTYPE_F16;
+    EsGrowth *growth = create_on_cuda(options, &dataset);
+    SKIP_WITHOUT(growth);
+    EsGrowth *other = create_on_cuda(options, &dataset);
+    EsAction actions[2];
+    REQUIRE_OK(es_growth_reset(growth, 0));
+    REQUIRE_OK(es_growth_reset(other, 0));
+    wild_actions(growth, 9, actions);
+    REQUIRE_OK(es_growth_decide(growth, actions));
+    uint64_t hash = hash_slabs(other);
+    EXPECT_STATUS(es_growth_save(growth, temp_path("half.safetensors")), UNSUPPORTED);
+    EXPECT(access(temp_path("half.safetensors"), F_OK) != 0);
+    EXPECT_STATUS(es_growth_load(growth, temp_path("half.safetensors")), UNSUPPORTED);
+    EXPECT_STATUS(es_growth_take_envs(other, growth, (int64_t[]){1, 0}), UNSUPPORTED);
+    EXPECT(hash_slabs(other) == hash);
+    destroy_growth(growth);
+    destroy_growth(other);
     destroy_small_dataset(&dataset);
 }
 

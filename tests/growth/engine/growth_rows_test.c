@@ -5,6 +5,7 @@
 #include "growth/engine/host_trainer.h"
 #include "growth/growing_case.h"
 #include "growth/host/host_file.h"
+#include "mutate.h"
 #include "temp_folder.h"
 
 enum { N_CLASSES = 3, N_PER_CLASS = 100 };
@@ -275,6 +276,18 @@ TEST(episodes_on_rows_are_saved) {
     REQUIRE_OK(es_growth_save(growth, temp_path("episode.safetensors")));
     EXPECT_STATUS(es_growth_load(again, temp_path("episode.safetensors")), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "seed.blueprint[0] is 1, which does not fit the host");
+    // an episode of other norms, which does not say so
+    growth->shown.state.seed.blueprint[0] = ES_BLUEPRINT_MLP;
+    REQUIRE_OK(es_growth_save(growth, temp_path("episode.safetensors")));
+    FileBytes file = read_bytes(temp_path("episode.safetensors"));
+    char *name = memmem(file.bytes, file.count, "norm_epsilon", strlen("norm_epsilon"));
+    ES_ASSERT(name != NULL);
+    name[0] = 'x';
+    write_bytes(temp_path("episode.safetensors"), file.bytes, file.count);
+    es_release(file.bytes);
+    EXPECT_STATUS(es_growth_load(again, temp_path("episode.safetensors")), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "its norms have the epsilon 1e-05, those of this program "
+                                        "0.01");
     destroy_growth(growth);
     destroy_growth(again);
     es_dataset_destroy(&dataset);
