@@ -150,6 +150,19 @@ static void put_norm(FILE *stream, const EsExportLayer *layer) {
     fprintf(stream, "%s, %.9g)", is_batch ? ", self.training, 0.1" : "", (double)layer->epsilon);
 }
 
+// The share is a constant of the blend, or a parameter of the layer.
+static void put_mix(FILE *stream, const EsExportLayer *layer) {
+    fprintf(stream, "m%d + ", layer->in[0]);
+    if (layer->name[0] != '\0') {
+        fputs("torch.tanh(", stream);
+        put_part(stream, layer, "mix");
+        fputc(')', stream);
+    } else {
+        fprintf(stream, "%.9g", (double)layer->share);
+    }
+    fprintf(stream, " * (m%d - m%d)", layer->in[1], layer->in[0]);
+}
+
 static void put_layer(FILE *stream, const EsExportLayer *layer, int map) {
     int a = layer->in[0], b = layer->in[1];
     fprintf(stream, "        m%d = ", map);
@@ -187,7 +200,7 @@ static void put_layer(FILE *stream, const EsExportLayer *layer, int map) {
         fprintf(stream, "m%d + m%d", a, b);
         break;
     case ES_EXPORT_MIX:
-        fprintf(stream, "m%d + %.9g * (m%d - m%d)", a, (double)layer->share, b, a);
+        put_mix(stream, layer);
         break;
     case ES_EXPORT_GATED_MIX:
         fprintf(stream, "m%d + %.9g * m%d[:, :, None, None] * (m%d - m%d)", a, (double)layer->share,

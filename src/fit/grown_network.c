@@ -102,6 +102,7 @@ static EsStatus copy_spec(const EsGrownSpec *from, EsGrownSpec *to) {
     *to = *from;
     to->host.text = NULL;
     to->host.name = to->host.dataset = "";
+    to->norm_epsilon = from->norm_epsilon > 0 ? from->norm_epsilon : es_host_norm_epsilon(host);
     to->mean = to->std = NULL;
     to->column_names = to->class_names = NULL;
     ES_TRY(copy_texts(name, 1, &owned_name));
@@ -200,7 +201,8 @@ static EsValueId build_seed(void *context, EsGraph *graph, int block, int is_aft
     if (es_grown_seed_algorithm(seed) == ES_ALGORITHM_GATE) {
         gate = es_graph_gate(graph, gate_name, x);
     }
-    EsValueId y = es_blueprint_build(graph, seed->blueprint, name, x);
+    EsValueId y =
+        es_blueprint_build_with(graph, seed->blueprint, name, x, builder->spec->norm_epsilon);
     return es_graph_blend(graph, h, y, gate, builder->out->alpha[i], builder->out->mode[i]);
 }
 
@@ -301,9 +303,8 @@ void es_grown_network_destroy(EsGrownNetwork *network) {
 
 static int order_of(const EsSlot *slot) { return 2 * slot->column + slot->row; }
 
-// Seeds that change the output, in the order in which they run.
-static void list_seeds(const EsGrowth *growth, int64_t env, EsGrownSpec *spec,
-                       EsTopology *topology) {
+void es_grown_seeds_list(const EsGrowth *growth, int64_t env, EsGrownSpec *spec,
+                         EsTopology *topology) {
     const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     const EsGrowthModel *model = es_growth_model(growth);
     *topology = es_topology_empty();
@@ -403,7 +404,7 @@ EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsDevice *device,
                         .class_names = dataset->class_names};
     const char *const *numbers = NULL;
     *network = NULL;
-    list_seeds(growth, env, &spec, &topology);
+    es_grown_seeds_list(growth, env, &spec, &topology);
     if (spec.class_names == NULL) {
         ES_TRY(number_classes(spec.host.n_classes, &numbers));
         spec.class_names = numbers;

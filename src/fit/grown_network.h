@@ -48,6 +48,7 @@ typedef struct EsGrownSpec {
     const char *const *class_names;  // [K]
     EsGrownSeed seeds[ES_SLOTS_MAX]; // as they run
     int n_seeds;
+    float norm_epsilon; // of the seeds' norms; 0 = that of the host, as in networks that grow
 } EsGrownSpec;
 
 // Origin of a network, for its reader; "" and NaN where it is not known.
@@ -97,9 +98,15 @@ void es_grown_network_destroy(EsGrownNetwork *network);
 EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsDevice *device,
                                EsGrownNetwork **network);
 
+// The seeds of that network alone, added to those of `spec` in the order in which they run;
+// *topology has them by slots of the growth.
+void es_grown_seeds_list(const EsGrowth *growth, int64_t env, EsGrownSpec *spec,
+                         EsTopology *topology);
+
 // --- files (docs/networks.md) ---
 
 #define ES_NETWORK_TENSORS_FILE "network.safetensors"
+#define ES_NETWORK_BEFORE_FILE  "network.before.safetensors" // while both are being replaced
 #define ES_NETWORK_JSON_FILE    "network.json"
 
 // Writes network.safetensors and network.json into a folder that exists.

@@ -1,16 +1,19 @@
 // The two files of a network: network.safetensors has the tensors, network.json all the rest. Both
 // come from outside when they are read: nothing is used before it is checked against its range and
 // against the sizes at hand.
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/range_check.h"
+#include "esper/log.h"
 #include "fit/grown_network.h"
 #include "growth/rules/growth_names.h"
 #include "tensor/safetensors.h"
@@ -66,8 +69,12 @@ static json_t *host_json(const EsGrownSpec *spec) {
         json_array_append_new(blocks, json_pack("{s:i, s:i, s:b}", "channels", block.n_channels,
                                                 "kernel", block.kernel, "pool", block.has_pool));
     }
-    return json_pack("{s:s, s:s, s:o}", "name", spec->host.name, "kind",
-                     spec->kind == ES_INPUT_ROWS ? "dense" : "cnn", "blocks", blocks);
+    json_t *host = json_pack("{s:s, s:s, s:o}", "name", spec->host.name, "kind",
+                             spec->kind == ES_INPUT_ROWS ? "dense" : "cnn", "blocks", blocks);
+    if (host != NULL && spec->kind == ES_INPUT_ROWS) {
+        json_object_set_new(host, "norm_epsilon", json_real((double)spec->norm_epsilon));
+    }
+    return host;
 }
 
 static json_t *seeds_json(const EsGrownSpec *spec) {
@@ -149,15 +156,44 @@ static EsStatus join(const char *folder, const char *name, char path[PATH_BYTES]
                                : ES_FAIL(ARGUMENT, "the path %.100s... is too long", folder);
 }
 
+static int has_hash(const EsSafetensors *file, const char *hash) {
+    const char *own = es_safetensors_metadata(file, ES_TENSORS_HASH);
+    return own != NULL && strcmp(own, hash) == 0;
+}
+
+// Do both files belong together? Anything that cannot be read does not.
+static int is_pair(const char *json_path, const char *tensors_path) {
+    EsSafetensors *file = NULL;
+    json_t *root = json_load_file(json_path, 0, NULL);
+    const char *hash = json_string_value(json_object_get(root, ES_TENSORS_HASH));
+    int is_one = hash != NULL && es_safetensors_open(tensors_path, &file) == ES_STATUS_OK &&
+                 has_hash(file, hash);
+    es_safetensors_close(file);
+    json_decref(root);
+    return is_one;
+}
+
+// The tensors of the network that is replaced have a second name until both files are new: what is
+// killed in between leaves a network, the one before. Where links cannot be made there is none.
 EsStatus es_grown_network_save(const EsGrownNetwork *network, const char *folder) {
-    char tensors_path[PATH_BYTES], json_path[PATH_BYTES];
+    char tensors_path[PATH_BYTES], json_path[PATH_BYTES], before_path[PATH_BYTES];
     EsSafetensors *file = NULL;
     ES_TRY(join(folder, ES_NETWORK_TENSORS_FILE, tensors_path));
     ES_TRY(join(folder, ES_NETWORK_JSON_FILE, json_path));
+    ES_TRY(join(folder, ES_NETWORK_BEFORE_FILE, before_path));
+    if (access(before_path, F_OK) == 0 && is_pair(json_path, tensors_path)) {
+        (void)unlink(before_path); // of a save that was killed at its end
+    }
+    if (link(tensors_path, before_path) != 0 && errno != EEXIST && errno != ENOENT) {
+        es_log(ES_LOG_DEBUG, "%s: no second name: %s", tensors_path, strerror(errno));
+    }
     ES_TRY(save_tensors(network, tensors_path));
     ES_TRY(es_safetensors_open(tensors_path, &file));
     EsStatus status = save_json(network, json_path, es_safetensors_metadata(file, ES_TENSORS_HASH));
     es_safetensors_close(file);
+    if (status == ES_STATUS_OK) {
+        (void)unlink(before_path);
+    }
     return status;
 }
 
@@ -284,6 +320,22 @@ static EsStatus read_input(Reading *r, const json_t *object) {
     return ES_STATUS_OK;
 }
 
+// Files of networks for rows without it are from before it was written, when it was that of images.
+static EsStatus read_norm_epsilon(Reading *r, const json_t *object) {
+    const json_t *number = json_object_get(object, "norm_epsilon");
+    if (number == NULL) {
+        r->spec.norm_epsilon = ES_NORM_EPSILON_IMAGES;
+        return ES_STATUS_OK;
+    }
+    if (!json_is_number(number)) {
+        return ES_FAIL(INPUT, "%s: \"norm_epsilon\" is not a number", r->path);
+    }
+    double value = json_number_value(number);
+    ES_TRY(es_check_real((EsFileField){r->path, "norm_epsilon", ES_NO_INDEX}, value, 1e-9, 1));
+    r->spec.norm_epsilon = (float)value;
+    return ES_STATUS_OK;
+}
+
 static EsStatus read_host(Reading *r, const json_t *object) {
     const json_t *blocks = NULL;
     EsHostSpec *host = &r->spec.host;
@@ -295,6 +347,7 @@ static EsStatus read_host(Reading *r, const json_t *object) {
                        kind);
     }
     host->kind = r->spec.kind == ES_INPUT_ROWS ? ES_HOST_DENSE : ES_HOST_CNN;
+    ES_TRY(host->kind == ES_HOST_DENSE ? read_norm_epsilon(r, object) : ES_STATUS_OK);
     ES_TRY(read_array(r, object, "blocks", 0, ES_HOST_BLOCKS_MAX, &blocks));
     host->n_blocks = (int)json_array_size(blocks);
     for (int i = 0; i < host->n_blocks; i++) {
@@ -445,8 +498,7 @@ static EsStatus check_tensors(const EsSafetensors *file, const char *path,
 }
 
 static EsStatus check_hash(const EsSafetensors *file, const char *path, const Reading *r) {
-    const char *hash = es_safetensors_metadata(file, ES_TENSORS_HASH);
-    if (hash == NULL || strcmp(hash, r->hash) != 0) {
+    if (!has_hash(file, r->hash)) {
         return ES_FAIL(INPUT, "%s and %s are not of one network: \"" ES_TENSORS_HASH "\" differs",
                        path, r->path);
     }
@@ -549,6 +601,33 @@ static EsStatus find_files(const char *path, char json_path[PATH_BYTES],
     return ES_STATUS_OK;
 }
 
+// Opens the tensors that the description names: those beside it, or, where a kill came between the
+// writing of both files, those of before.
+static EsStatus open_tensors(const Reading *r, char tensors_path[PATH_BYTES],
+                             EsSafetensors **file) {
+    char before_path[PATH_BYTES];
+    EsSafetensors *before = NULL;
+    ES_TRY(es_safetensors_open(tensors_path, file));
+    if (has_hash(*file, r->hash) || !ends_with(tensors_path, ES_NETWORK_TENSORS_FILE)) {
+        return ES_STATUS_OK;
+    }
+    int n_folder = (int)(strlen(tensors_path) - strlen(ES_NETWORK_TENSORS_FILE));
+    snprintf(before_path, sizeof before_path, "%.*s" ES_NETWORK_BEFORE_FILE, n_folder,
+             tensors_path);
+    if (access(before_path, R_OK) != 0) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_safetensors_open(before_path, &before));
+    if (!has_hash(before, r->hash)) {
+        es_safetensors_close(before);
+        return ES_STATUS_OK;
+    }
+    es_safetensors_close(*file);
+    *file = before;
+    snprintf(tensors_path, PATH_BYTES, "%s", before_path);
+    return ES_STATUS_OK;
+}
+
 static void end_reading(Reading *r) {
     es_release(r->mean);
     es_release(r->std);
@@ -570,7 +649,7 @@ EsStatus es_grown_network_load(const char *path, EsDevice *device, EsGrownNetwor
     ES_TRY(es_file_read_all(json_path, JSON_BYTES_MAX, &text, &bytes));
     ES_TRY_GOTO(es_json_parse(json_path, text, bytes, &root, &error));
     ES_TRY_GOTO(read_json(&r, root));
-    ES_TRY_GOTO(es_safetensors_open(tensors_path, &file));
+    ES_TRY_GOTO(open_tensors(&r, tensors_path, &file));
     ES_TRY_GOTO(read_network(&r, file, tensors_path, device, network));
 done:
     if (status != ES_STATUS_OK) {

@@ -1,8 +1,11 @@
-// Chooses hosts, as wide as the limit of parameters allows for each shape, and enlarges them.
+// Chooses hosts, as wide as the limit of parameters allows for each shape; enlarges them, and
+// plants topologies in them.
 #include "fit/host_choice.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "base/random_rules.h"
 
 #define SMALLEST_SIDE 4 // of the last maps; images below it are not pooled
 #define POOLS_MAX     5
@@ -104,7 +107,8 @@ static EsHostSpec widest_host(const EsDataset *dataset, const Shape *shape,
         best = count <= shape->width_share || is_narrowest ? host : best;
     }
     int is_deepened = best.n_blocks > 0 && shape->share > shape->width_share;
-    return is_deepened ? es_host_deepen(&best, (int64_t)(shape->share * (double)max_parameters))
+    return is_deepened ? es_host_deepen(&best, (int64_t)(shape->share * (double)max_parameters),
+                                        ES_HOST_BLOCKS_MAX)
                        : best;
 }
 
@@ -227,10 +231,10 @@ static EsHostSpec repeat_block(const EsHostSpec *host, int i) {
 }
 
 // Blocks are repeated from the last to the first, around, while there are parameters left.
-EsHostSpec es_host_deepen(const EsHostSpec *host, int64_t max_parameters) {
+EsHostSpec es_host_deepen(const EsHostSpec *host, int64_t max_parameters, int max_blocks) {
     EsHostSpec best = describe_blocks(host);
     int at = best.n_blocks - 1, n_refused = 0;
-    while (best.n_blocks > 0 && best.n_blocks < ES_HOST_BLOCKS_MAX && n_refused < best.n_blocks) {
+    while (best.n_blocks > 0 && best.n_blocks < max_blocks && n_refused < best.n_blocks) {
         EsHostSpec deeper = repeat_block(&best, at);
         int fits = es_host_parameter_count(&deeper) <= max_parameters;
         n_refused = fits ? 0 : n_refused + 1;
@@ -238,4 +242,60 @@ EsHostSpec es_host_deepen(const EsHostSpec *host, int64_t max_parameters) {
         at = at > 0 ? at - 1 : best.n_blocks - 1;
     }
     return best;
+}
+
+// --- topologies ---
+
+EsStatus es_fit_topology_of(EsFitTopology *topology, const EsGrownSpec *spec, const EsSlot *slots,
+                            int n_slots) {
+    *topology = (EsFitTopology){.n_seeds = spec->n_seeds};
+    for (int k = 0; k < spec->n_seeds; k++) {
+        const EsGrownSeed *seed = &spec->seeds[k];
+        int slot = es_slot_at(slots, n_slots, seed->slot.column, seed->slot.row == 1);
+        if (slot < 0) {
+            return ES_FAIL(INPUT, "the network has a seed in slot %s, which its host lacks",
+                           seed->slot.name);
+        }
+        topology->seeds[k].slot = slot;
+        topology->seeds[k].blueprint = (int)seed->blueprint;
+        topology->seeds[k].style = seed->style;
+    }
+    return ES_STATUS_OK;
+}
+
+// The k-th blueprint of a set, counted around.
+static int pick_blueprint(int32_t blueprints, uint32_t k) {
+    int legal[ES_N_BLUEPRINT_IDS], n = 0;
+    for (int b = 0; b < ES_N_BLUEPRINT_IDS; b++) {
+        if ((blueprints >> b) & 1) {
+            legal[n++] = b;
+        }
+    }
+    return legal[k % (uint32_t)n];
+}
+
+void es_fit_topology_draw(EsFitTopology *topology, const EsHostSpec *host, const EsSlot *slots,
+                          int n_slots, int64_t max_parameters, uint64_t seed, uint32_t number) {
+    int64_t left = max_parameters - es_host_parameter_count(host);
+    int32_t blueprints = es_slots_blueprints(host) & ES_BLUEPRINTS_ALL;
+    memset(topology, 0, sizeof *topology);
+    for (int s = 0; s < n_slots; s++) {
+        EsRandom4 draw = es_random_draw(seed, number, ES_PURPOSE_EVALUATION, (uint32_t)s, 0);
+        int blueprint = pick_blueprint(blueprints, draw.word[1]);
+        int64_t n = es_blueprint_parameter_count((EsBlueprint)blueprint, slots[s].n_channels);
+        if (draw.word[0] % 2 == 0 && n <= left) {
+            left -= n;
+            topology->seeds[topology->n_seeds].slot = s;
+            topology->seeds[topology->n_seeds].blueprint = blueprint;
+            topology->seeds[topology->n_seeds++].style = ES_STYLE_SIGMOID_ADD;
+        }
+    }
+}
+
+EsStatus es_fit_topology_plant(const EsFitTopology *topology, EsGrowth *growth, int64_t env) {
+    for (int k = 0; k < topology->n_seeds; k++) {
+        ES_TRY(es_growth_plant(growth, env, topology->seeds[k].slot, topology->seeds[k].blueprint,
+                               topology->seeds[k].style));
+    }
+    return ES_STATUS_OK;
 }

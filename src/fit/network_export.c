@@ -152,6 +152,7 @@ static EsStatus add_node(Listing *l, const EsNode *node) {
         break;
     case ES_OP_NORM_MIX_FORWARD:
         add_two(l, ES_EXPORT_MIX, node, tanhf(*weights_at(l, node->input[2])));
+        name_layer(l, node->input[2], &l->list->layers[l->list->n_layers - 1]);
         break;
     case ES_OP_CHANNEL_SCALE_FORWARD:
         add_two(l, ES_EXPORT_CHANNEL_SCALE, node, 1);

@@ -26,7 +26,7 @@ typedef enum EsExportKind {
     ES_EXPORT_GLOBAL_MEAN,   // [C][H][W] to [C]
     ES_EXPORT_LINEAR,        // weight [O][I], bias [O]
     ES_EXPORT_ADD,           // in[0] + in[1]
-    ES_EXPORT_MIX,           // in[0] + share (in[1] - in[0])
+    ES_EXPORT_MIX,           // in[0] + share (in[1] - in[0]); one with a name learns its share
     ES_EXPORT_GATED_MIX,     // the same with share times in[2], one number
     ES_EXPORT_MULTIPLY,      // in[0] (1 + share tanh(in[1] - in[0]))
     ES_EXPORT_CHANNEL_SCALE, // in[0] times in[1], a number per channel
@@ -43,7 +43,8 @@ typedef struct EsExportLayer {
     // borrowed from the network; names are those of network.safetensors without the part's name
     const float *weight, *bias; // of norms gamma and beta; NULL: there is none
     const float *mean, *variance;
-    char name[ES_NAME_BYTES]; // of the layer: weight is name.weight, or name.gamma
+    // of the layer: weight is name.weight, or name.gamma; share is tanh(name.mix)
+    char name[ES_NAME_BYTES];
 } EsExportLayer;
 
 typedef struct EsExportList {

@@ -2,6 +2,8 @@
 // or the way inputs are given; files bring back the same network, and hostile ones are refused.
 #include "fit/grown_network.h"
 
+#include <unistd.h>
+
 #include "fit/random_network.h"
 #include "growth/growing_case.h"
 #include "mutate.h"
@@ -294,8 +296,8 @@ TEST(files_bring_the_network_back) {
     }
 }
 
-// Saves network `number`, replaces `from` in its network.json, and loads it.
-static void expect_refused(int number, const char *from, const char *to, const char *reason) {
+// Saves network `number` and replaces `from` in its network.json.
+static void save_changed(int number, const char *from, const char *to) {
     EsGrownNetwork *network = random_network(number);
     REQUIRE_OK(es_grown_network_save(network, temp_folder()));
     es_grown_network_destroy(network);
@@ -310,11 +312,46 @@ static void expect_refused(int number, const char *from, const char *to, const c
     fputs(to, stream);
     fputs(at + strlen(from), stream);
     fclose(stream);
+    es_release(file.bytes);
+}
+
+static void expect_refused(int number, const char *from, const char *to, const char *reason) {
+    EsGrownNetwork *network = NULL;
+    save_changed(number, from, to);
     EXPECT_STATUS(es_grown_network_load(temp_folder(), network_device(), &network), INPUT);
     EXPECT(network == NULL);
     EXPECT_CONTAINS(es_status_detail(), reason);
     EXPECT_CONTAINS(es_status_detail(), "network.json");
-    es_release(file.bytes);
+}
+
+// Networks for rows that were saved before norm_epsilon was written had that of images.
+TEST(networks_of_rows_keep_their_epsilon) {
+    EsGrownNetwork *network = random_network(3), *again = NULL;
+    EXPECT(network->spec.norm_epsilon == ES_NORM_EPSILON_ROWS);
+    EsGrownSpec spec = network->spec;
+    spec.norm_epsilon = ES_NORM_EPSILON_IMAGES;
+    EsGrownNetwork *old = NULL;
+    REQUIRE_OK(es_grown_network_create(&spec, network_device(), &old));
+    fill_weights(old, 3);
+    float *inputs = random_inputs(network, 20);
+    float *logits = predict(network, 1, inputs, 20), *old_logits = predict(old, 1, inputs, 20);
+    save_changed(3, "\"norm_epsilon\"", "\"once\"");
+    REQUIRE_OK(es_grown_network_load(temp_folder(), network_device(), &again));
+    EXPECT(again->spec.norm_epsilon == ES_NORM_EPSILON_IMAGES);
+    float *loaded = predict(again, 1, inputs, 20);
+    size_t bytes = sizeof *logits * 20 * (size_t)network->spec.host.n_classes;
+    EXPECT(memcmp(loaded, old_logits, bytes) == 0);
+    EXPECT(memcmp(loaded, logits, bytes) != 0);
+    free(inputs);
+    free(logits);
+    free(old_logits);
+    free(loaded);
+    es_grown_network_destroy(network);
+    es_grown_network_destroy(old);
+    es_grown_network_destroy(again);
+    expect_refused(3, "\"norm_epsilon\": ", "\"norm_epsilon\": 9", "norm_epsilon");
+    expect_refused(3, "\"norm_epsilon\": ", "\"norm_epsilon\": -", "norm_epsilon");
+    expect_refused(3, "\"norm_epsilon\": ", "\"norm_epsilon\": true, \"x\": ", "not a number");
 }
 
 TEST(refuses_descriptions_that_cannot_be) {
@@ -410,4 +447,37 @@ TEST(refuses_tensors_that_do_not_fit) {
     EXPECT_STATUS(es_grown_network_load(temp_path("nothing"), network_device(), &other), INPUT);
     es_grown_network_destroy(second);
     es_grown_network_destroy(network);
+}
+
+// A kill between the two files of a save: the network before is read, until the next save.
+TEST(a_save_that_was_cut_leaves_the_network_before) {
+    EsGrownNetwork *first = random_network(2), *second = random_network(1), *loaded = NULL;
+    const char *tensors = temp_path("network.safetensors"), *json = temp_path("network.json");
+    const char *before = temp_path("network.before.safetensors");
+    REQUIRE_OK(es_grown_network_save(first, temp_folder()));
+    FileBytes old_tensors = read_bytes(tensors), old_json = read_bytes(json);
+    REQUIRE_OK(es_grown_network_save(second, temp_folder()));
+    EXPECT(access(before, F_OK) != 0);
+    FileBytes new_json = read_bytes(json);
+    for (int is_at_end = 0; is_at_end < 2; is_at_end++) {
+        // the description is the old one, or the new one and only the second name is left over
+        FileBytes shown = is_at_end ? new_json : old_json;
+        const EsGrownNetwork *expected = is_at_end ? second : first;
+        write_bytes(before, old_tensors.bytes, old_tensors.count);
+        write_bytes(json, shown.bytes, shown.count);
+        REQUIRE_OK(es_grown_network_load(temp_folder(), network_device(), &loaded));
+        EXPECT_EQ(loaded->n_parameters, expected->n_parameters);
+        es_grown_network_destroy(loaded);
+        REQUIRE_OK(es_grown_network_save(second, temp_folder()));
+        EXPECT(access(before, F_OK) != 0);
+        REQUIRE_OK(es_grown_network_load(temp_folder(), network_device(), &loaded));
+        EXPECT_EQ(loaded->n_parameters, second->n_parameters);
+        es_grown_network_destroy(loaded);
+    }
+    EXPECT(first->n_parameters != second->n_parameters);
+    es_release(old_tensors.bytes);
+    es_release(old_json.bytes);
+    es_release(new_json.bytes);
+    es_grown_network_destroy(first);
+    es_grown_network_destroy(second);
 }

@@ -124,7 +124,8 @@ TEST(hosts_are_enlarged) {
     REQUIRE_OK(es_host_preset("cifar_baseline", &host));
     int64_t count = es_host_parameter_count(&host);
     for (int64_t most = count; most < 50 * count; most += count / 3) {
-        EsHostSpec wider = es_host_widen(&host, most), deeper = es_host_deepen(&host, most);
+        EsHostSpec wider = es_host_widen(&host, most);
+        EsHostSpec deeper = es_host_deepen(&host, most, ES_HOST_BLOCKS_MAX);
         EXPECT_STATUS(es_host_check(&wider), OK);
         EXPECT_STATUS(es_host_check(&deeper), OK);
         EXPECT(es_host_parameter_count(&wider) <= most);
@@ -136,5 +137,52 @@ TEST(hosts_are_enlarged) {
     }
     EsHostSpec same = es_host_widen(&host, 1);
     EXPECT_EQ(es_host_parameter_count(&same), count);
-    EXPECT_EQ(es_host_deepen(&host, count).n_blocks, host.n_blocks);
+    EXPECT_EQ(es_host_deepen(&host, count, ES_HOST_BLOCKS_MAX).n_blocks, host.n_blocks);
+    EXPECT_EQ(es_host_deepen(&host, 50 * count, 6).n_blocks, 6);
+}
+
+// A topology that is drawn keeps to the limit and the slots; numbers give others.
+TEST(topologies_are_drawn) {
+    EsHostSpec host;
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots = 0, n_drawn = 0, n_changed = 0;
+    REQUIRE_OK(es_host_preset("cifar_baseline", &host));
+    REQUIRE_OK(es_slots_parse(&host, "r0c0,r0c1,r0c2", slots, &n_slots));
+    int64_t count = es_host_parameter_count(&host);
+    EsFitTopology before = {0};
+    for (uint32_t number = 0; number < 100; number++) {
+        EsFitTopology topology;
+        int64_t n = count;
+        es_fit_topology_draw(&topology, &host, slots, n_slots, count * 3 / 2, 7, number);
+        for (int k = 0; k < topology.n_seeds; k++) {
+            EXPECT(topology.seeds[k].slot >= 0 && topology.seeds[k].slot < n_slots);
+            EXPECT(k == 0 || topology.seeds[k].slot > topology.seeds[k - 1].slot);
+            n += es_blueprint_parameter_count((EsBlueprint)topology.seeds[k].blueprint,
+                                              slots[topology.seeds[k].slot].n_channels);
+        }
+        EXPECT(n <= count * 3 / 2);
+        n_drawn += topology.n_seeds;
+        n_changed += memcmp(&topology, &before, sizeof topology) != 0;
+        before = topology;
+    }
+    EXPECT(n_drawn > 80 && n_drawn < 160); // half of 300 slots, less those beyond the limit
+    EXPECT(n_changed > 80);
+}
+
+TEST(a_seed_in_no_slot_is_refused) {
+    EsHostSpec host;
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots = 0;
+    EsFitTopology topology;
+    REQUIRE_OK(es_host_preset("cifar_baseline", &host));
+    REQUIRE_OK(es_slots_parse(&host, "r0c0,r0c2", slots, &n_slots));
+    EsGrownSpec spec = {.host = host, .n_seeds = 1};
+    spec.seeds[0] = (EsGrownSeed){
+        .slot = slots[1], .blueprint = ES_BLUEPRINT_NORM, .style = ES_STYLE_GATED_GATE, .alpha = 1};
+    REQUIRE_OK(es_fit_topology_of(&topology, &spec, slots, n_slots));
+    EXPECT_EQ(topology.n_seeds, 1);
+    EXPECT_EQ(topology.seeds[0].slot, 1);
+    EXPECT_EQ(topology.seeds[0].style, ES_STYLE_GATED_GATE);
+    EXPECT_STATUS(es_fit_topology_of(&topology, &spec, slots, 1), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "slot r0c2");
 }
