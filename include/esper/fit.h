@@ -29,7 +29,7 @@ typedef struct EsFitProgress {
     int epoch, n_epochs;  // from 1
     int n_candidates;     // that go on
     double accuracy;      // of the best candidate now, percent of validation; -1: none is finite
-    double best_accuracy; // of all epochs
+    double best_accuracy; // of the best network so far
     int64_t n_parameters; // of the best network so far; 0: there is none
     int n_seeds;          // of it
 } EsFitProgress;
@@ -37,7 +37,7 @@ typedef struct EsFitProgress {
 // Everything 0 or NULL is a sensible choice. Texts are borrowed during the call.
 typedef struct EsFitOptions {
     int64_t max_parameters; // of the network; 0 = 100,000
-    int n_epochs;           // 0 = 20
+    int n_epochs;           // 0 = 20 (rows: at least 300 updates), or what max_seconds allows
     int n_candidates;       // 0 = 4
     const char
         *policy; // "eager", "heuristic", "random", "wait", a file; NULL: as `esper fit` chooses
@@ -54,7 +54,8 @@ typedef struct EsFitOptions {
 } EsFitOptions;
 
 // Fits a network. `options` may be NULL. ARGUMENT or CONFIG when the options do not suit the data,
-// INPUT when it has no validation samples or no candidate kept a finite loss. Close the network
+// INPUT when it has no validation samples or no candidate kept a finite loss, UNSUPPORTED when the
+// GPU that the settings name ("run.device=cuda") is not there or cannot run it. Close the network
 // with es_network_close.
 ES_API EsStatus es_fit(const EsData *data, const EsFitOptions *options, EsNetwork **network);
 

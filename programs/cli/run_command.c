@@ -15,6 +15,7 @@
 #include "cli/frame.h"
 #include "control/policy/policy.h"
 #include "esper/version.h"
+#include "runs/grow/grow_run.h"
 
 // --- absolute paths ---
 
@@ -43,7 +44,8 @@ static const char *find_path(const EsConfigKey *key, const char *name) {
     case ES_POLICY_SCRIPT:
         return name + strlen(SCRIPT);
     case ES_POLICY_LEARNED:
-        return strcmp(name, "ppo") != 0 ? name : NULL;
+        return strcmp(name, "ppo") != 0 && es_grow_baseline_parse(name) == ES_BASELINE_NONE ? name
+                                                                                            : NULL;
     default:
         return NULL;
     }

@@ -24,7 +24,7 @@ typedef struct EsRunCommand {
         ES_OPTION_TEXT("resume", &(command)->resume, NULL, "DIR",                                  \
                        "resume a run from its last checkpoint"),                                   \
         ES_OPTION_FLAG("restart", &(command)->may_restart,                                         \
-                       "with --resume: start from round 1 if no checkpoint is usable"),            \
+                       "with --resume: start over if no checkpoint is usable"),                    \
         ES_OPTION_FLAG("dry-run", &(command)->is_dry_run,                                          \
                        "print settings, memory, plan and predicted time, then stop"),              \
         ES_OPTION_FLAG("quiet", &(command)->is_quiet, "no progress on stderr")

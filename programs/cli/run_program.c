@@ -25,6 +25,9 @@ static EsStatus begin(EsProgramRun *run) {
                         .smaller = program->smaller};
     ES_TRY(es_run_command_open(input->command, input->config, input->run, &run->session));
     ES_TRY(es_run_memory_create(&maker, &run->work, &memory));
+    if (program->choose != NULL) {
+        ES_TRY(program->choose(run->work, input->config->settings));
+    }
     if (input->command->is_dry_run) {
         return program->print_plan(run->work, input->config, &memory);
     }

@@ -33,6 +33,9 @@ typedef struct EsRunProgram {
     EsStatus (*create)(const void *settings, void **work);
     void (*destroy)(void *work);                        // accepts NULL
     EsStatus (*find_need)(void *work, EsRunNeed *need); // memory beside it; NULL: none
+    // Fills in settings that follow from the work, before it starts or its plan is printed; NULL:
+    // none do.
+    EsStatus (*choose)(void *work, void *settings);
     EsRunWork (*rounds)(void *work);
     // Describes its data, printed when a new run starts.
     void (*describe)(void *work, const void *settings, char text[ES_RUN_ABOUT_BYTES]);

@@ -72,6 +72,31 @@ static void print_worst_pairs(const EsGrownNetwork *network, const EsNetworkScor
     }
 }
 
+static void print_variant(const EsFitComparison *comparison, EsFitVariant variant) {
+    const EsInterval *mean = &comparison->mean[variant], *other = &comparison->difference[variant];
+    int n_diverged = comparison->n_diverged[variant];
+    char interval[32] = "", difference[48] = "";
+    if (isnan(mean->mean)) {
+        printf("  %-38s diverged\n", es_fit_variant_meaning(variant));
+        return;
+    }
+    if (isfinite(mean->low)) {
+        snprintf(interval, sizeof interval, "[%.2f, %.2f]", mean->low, mean->high);
+    }
+    if (variant != ES_FIT_FIT && isfinite(other->low)) {
+        snprintf(difference, sizeof difference, "%+.2f [%+.2f, %+.2f]", other->mean, other->low,
+                 other->high);
+    } else if (variant != ES_FIT_FIT && isfinite(other->mean)) {
+        snprintf(difference, sizeof difference, "%+.2f", other->mean);
+    }
+    printf("  %-38s %6.2f  %-16s %-22s %10.0f", es_fit_variant_meaning(variant), mean->mean,
+           interval, difference, comparison->n_parameters[variant]);
+    if (n_diverged > 0) {
+        printf("  without %d seed%s that diverged", n_diverged, n_diverged == 1 ? "" : "s");
+    }
+    printf("\n");
+}
+
 // The winner is printed first.
 static void print_comparison(const EsFitComparison *comparison) {
     printf("\ncomparison, %d seed%s, test accuracy in %%, same epochs and recipe:\n"
@@ -79,21 +104,7 @@ static void print_comparison(const EsFitComparison *comparison) {
            comparison->n_seeds, comparison->n_seeds == 1 ? "" : "s", "", "mean", "  [95 %]",
            "against the fit", "parameters");
     for (int k = 0; k < ES_FIT_VARIANTS; k++) {
-        int v = comparison->order[k];
-        const EsInterval *mean = &comparison->mean[v], *other = &comparison->difference[v];
-        double ignored = 0;
-        char interval[32] = "", difference[48] = "";
-        if (isfinite(mean->low)) {
-            snprintf(interval, sizeof interval, "[%.2f, %.2f]", mean->low, mean->high);
-            snprintf(difference, sizeof difference, "%+.2f [%+.2f, %+.2f]", other->mean, other->low,
-                     other->high);
-        } else {
-            snprintf(difference, sizeof difference, "%+.2f", other->mean);
-        }
-        printf("  %-38s %6.2f  %-16s %-22s %10.0f\n", es_fit_variant_meaning((EsFitVariant)v),
-               mean->mean, interval, v == ES_FIT_FIT ? "" : difference,
-               es_mean(&comparison->outcomes[v][0].n_parameters, comparison->n_seeds,
-                       sizeof comparison->outcomes[v][0], &ignored));
+        print_variant(comparison, (EsFitVariant)comparison->order[k]);
     }
 }
 
@@ -150,10 +161,11 @@ static EsStatus print_json(const EsFitReport *report, const EsFitSettings *setti
     for (int v = 0; report->comparison != NULL && root != NULL && v < ES_FIT_VARIANTS; v++) {
         const EsFitComparison *comparison = report->comparison;
         const EsInterval *mean = &comparison->mean[v], *other = &comparison->difference[v];
-        json_t *row = json_pack(
-            "{s:[o, o, o], s:[o, o, o]}", "test_accuracy", es_json_number(mean->mean),
-            es_json_number(mean->low), es_json_number(mean->high), "against_fit",
-            es_json_number(other->mean), es_json_number(other->low), es_json_number(other->high));
+        json_t *row = json_pack("{s:[o, o, o], s:[o, o, o], s:i}", "test_accuracy",
+                                es_json_number(mean->mean), es_json_number(mean->low),
+                                es_json_number(mean->high), "against_fit",
+                                es_json_number(other->mean), es_json_number(other->low),
+                                es_json_number(other->high), "diverged", comparison->n_diverged[v]);
         json_object_set_new(root, es_fit_variant_name((EsFitVariant)v), row);
     }
     return es_json_print(root, 15);
@@ -167,17 +179,34 @@ static EsStatus create_fit(const void *settings, void **fit) {
 
 static void destroy_fit(void *fit) { es_fit_run_destroy(fit); }
 
+static EsStatus choose(void *fit, void *settings) { return es_fit_run_choose(fit, settings); }
+
 static EsRunWork rounds_of_fit(void *fit) { return es_fit_run_work(fit); }
+
+#define REASON_BYTES 160
+
+// " (as many as ...)", or "" where they were asked for.
+static const char *write_epochs_reason(const EsFitReport *report, const EsFitSettings *settings,
+                                       char text[REASON_BYTES]) {
+    text[0] = '\0';
+    if (report->epoch_seconds > 0) {
+        snprintf(text, REASON_BYTES,
+                 " (as many as --max-seconds %g allows; with all candidates one takes %.1f s)",
+                 (double)settings->max_seconds, report->epoch_seconds);
+    }
+    return text;
+}
 
 static void describe(void *fit, const void *settings, char text[ES_RUN_ABOUT_BYTES]) {
     const EsFitSettings *fitted = settings;
     EsFitReport report = es_fit_run_report(fit);
     es_dataset_describe(report.dataset, text, ES_RUN_ABOUT_BYTES);
     size_t used = strlen(text);
+    char reason[REASON_BYTES];
     snprintf(text + used, ES_RUN_ABOUT_BYTES - used,
-             "%s\n%d candidates, %d epochs of %lld updates; grown by %s (%s)\n", report.hosts,
-             fitted->n_candidates, fitted->run.n_rounds, (long long)report.n_updates, report.policy,
-             report.policy_reason);
+             "%s\n%d candidates, %d epochs of %lld updates%s; grown by %s (%s)\n", report.hosts,
+             fitted->n_candidates, fitted->run.n_rounds, (long long)report.n_updates,
+             write_epochs_reason(&report, fitted, reason), report.policy, report.policy_reason);
 }
 
 static EsStatus print_plan(void *fit, const EsConfig *config, const EsRunMemory *memory) {
@@ -218,11 +247,24 @@ static const EsRunProgram program = {.name = "fit",
                                      .smaller = "a smaller --batch",
                                      .create = create_fit,
                                      .destroy = destroy_fit,
+                                     .choose = choose,
                                      .rounds = rounds_of_fit,
                                      .describe = describe,
                                      .print_plan = print_plan,
                                      .print_results = print_results,
                                      .print_stopped = print_stopped};
+
+// Augmentation that was asked for where there are no images.
+static void note_ignored(const EsFitReport *report, const EsFitSettings *settings) {
+    EsFitSettings usual;
+    es_fit_run_config(&usual);
+    int is_changed = settings->recipe.pad != usual.recipe.pad ||
+                     settings->recipe.flip != usual.recipe.flip ||
+                     settings->recipe.erase != usual.recipe.erase;
+    if (report->dataset->kind == ES_DATASET_ROWS && is_changed) {
+        es_message("note: pad, flip and erase have no effect on rows of numbers\n");
+    }
+}
 
 EsExit cmd_fit(int argc, char **argv) {
     EsRunCommand command = {0};
@@ -260,7 +302,8 @@ EsExit cmd_fit(int argc, char **argv) {
             "test samples are looked at once, at the end. DATA is a folder of images with a\n"
             "sub-folder per class, a .npy array, a .csv table, IDX or CIFAR-10 files, or\n"
             "fashion-mnist; `esper data DATA` shows how it is read.\n"
-            "Ctrl-C saves, keeps the best so far and says how to go on.",
+            "Ctrl-C saves, keeps the best so far and says how to go on. With --resume,\n"
+            "--max-seconds, --target-accuracy and --compare may be changed.",
         .example = "esper fit --data photos/ --max-params 50000 --epochs 30",
         .options = options,
         .n_options = ES_COUNT_OF(options),
@@ -278,6 +321,8 @@ EsExit cmd_fit(int argc, char **argv) {
     const EsRunInput input = {&command, &config, &settings.run, &settings.n_candidates, as_json};
     EsProgramRun run = es_run_program_begin(&program, &input);
     if (run.is_started) {
+        EsFitReport report = es_fit_run_report(run.work);
+        note_ignored(&report, &settings);
         run.status = es_run_rounds(run.session.run, &run.rounds);
     }
     return es_run_program_end(&run);

@@ -103,7 +103,9 @@ static double shown(double value) { return fabs(value) < 0.005 ? 0 : value; }
 // "71.23 [70.10, 72.31]", or without an interval where there is none; signs on differences.
 static const char *write_interval(const EsInterval *interval, int is_signed, char *cell) {
     const char *both = is_signed ? "%+.2f [%+.2f, %+.2f]" : "%.2f [%.2f, %.2f]";
-    if (isnan(interval->low)) {
+    if (isnan(interval->mean)) {
+        snprintf(cell, CELL_BYTES, "-");
+    } else if (isnan(interval->low)) {
         snprintf(cell, CELL_BYTES, is_signed ? "%+.2f" : "%.2f", shown(interval->mean));
     } else {
         snprintf(cell, CELL_BYTES, both, shown(interval->mean), shown(interval->low),
@@ -141,14 +143,27 @@ static void print_head(const char *first, int width) {
 typedef void (*RowFunction)(const void *context, int variant, EsInterval *mean,
                             EsInterval *difference);
 
+// The variant with the best mean test accuracy stands first.
+static void find_order(const EsGrowEvaluation *evaluation, RowFunction row, const void *context,
+                       int order[ES_GROW_VARIANTS_MAX]) {
+    double means[ES_GROW_VARIANTS_MAX];
+    for (int a = 0; a < evaluation->n_variants; a++) {
+        EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
+        row(context, a, mean, difference);
+        means[a] = mean[ES_MEASURE_TEST_ACCURACY].mean;
+    }
+    es_grow_evaluation_order(means, evaluation->n_variants, order);
+}
+
 // Prints the sizes of the networks in a table of their own: one table with the accuracies would be
 // wider than a terminal.
 static void print_sizes(const EsGrowEvaluation *evaluation, RowFunction row, const void *context,
-                        int width) {
+                        const int *order, int width) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
     char label[ES_VARIANT_LABEL_BYTES];
     printf("\n%-*s  parameters  fossils  rollbacks\n", width, "policy");
-    for (int a = 0; a < evaluation->n_variants; a++) {
+    for (int k = 0; k < evaluation->n_variants; k++) {
+        int a = order[k];
         row(context, a, mean, difference);
         es_padded_text_print(es_variant_label(evaluation, a, label), width, stdout);
         printf("  %8.2f x  %7.2f  %9.2f\n", mean[ES_MEASURE_PARAMETER_RATIO].mean,
@@ -156,31 +171,52 @@ static void print_sizes(const EsGrowEvaluation *evaluation, RowFunction row, con
     }
 }
 
-// Rows of means, of sizes, then of differences; `row` supplies the numbers of a variant.
+// Says what the rows are that are no policies.
+static void print_baselines(const EsGrowEvaluation *evaluation) {
+    const char *space = "\n"; // before the first
+    for (int a = 1; a < evaluation->n_variants; a++) {
+        const char *name = evaluation->variants[a].name;
+        EsGrowBaseline baseline = es_grow_baseline_parse(name);
+        if (baseline != ES_BASELINE_NONE) {
+            printf("%s%s: %s\n", space, name, es_grow_baseline_meaning(baseline));
+            space = "";
+        }
+    }
+}
+
+// Rows of means, of sizes, then of differences, the best variant first; `row` supplies the numbers
+// of a variant.
 static void print_variants(const EsGrowEvaluation *evaluation, RowFunction row,
                            const void *context) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
     char label[ES_VARIANT_LABEL_BYTES];
-    int width = name_width(evaluation);
+    int width = name_width(evaluation), order[ES_GROW_VARIANTS_MAX];
+    find_order(evaluation, row, context, order);
     print_head("policy", width);
-    for (int a = 0; a < evaluation->n_variants; a++) {
+    for (int k = 0; k < evaluation->n_variants; k++) {
+        int a = order[k];
         row(context, a, mean, difference);
         es_padded_text_print(es_variant_label(evaluation, a, label), width, stdout);
         print_intervals(mean, 0);
         printf("\n");
     }
-    print_sizes(evaluation, row, context, width);
+    print_sizes(evaluation, row, context, order, width);
     if (evaluation->n_variants < 2) {
         return;
     }
     printf("\n");
     print_head("difference to", width);
-    for (int a = 1; a < evaluation->n_variants; a++) {
+    for (int k = 0; k < evaluation->n_variants; k++) {
+        int a = order[k];
+        if (a == 0) {
+            continue;
+        }
         row(context, a, mean, difference);
         es_padded_text_print(es_variant_label(evaluation, a, label), width, stdout);
         print_intervals(difference, 1);
         printf("\n");
     }
+    print_baselines(evaluation);
 }
 
 static void take_variant(const void *context, int variant, EsInterval *mean,

@@ -156,9 +156,8 @@ static EsFitProgress progress_of(const EsFitSearch *search, int64_t epoch) {
     return progress;
 }
 
-static EsStatus run_epochs(EsFitSearch *search, const EsFitOptions *options) {
+static EsStatus run_epochs(EsFitSearch *search, const EsFitOptions *options, int64_t start_ns) {
     const EsFitSettings *settings = search->options.settings;
-    int64_t start_ns = es_clock_ns();
     int is_over = 0;
     for (int64_t epoch = 1; epoch <= search->options.n_epochs && !is_over; epoch++) {
         ES_TRY(es_fit_search_advance(search, epoch));
@@ -173,12 +172,9 @@ static EsStatus run_epochs(EsFitSearch *search, const EsFitOptions *options) {
                : ES_FAIL(INPUT, "no candidate had a finite loss; try a lower fit.rate");
 }
 
-// Takes the best network out of the search, with its origin and its accuracy on the test samples.
+// Takes the best network out of the search, with its accuracy on the test samples.
 static EsStatus take_best(EsFitSearch *search, const EsDataset *dataset, EsNetwork *network) {
-    char hash[ES_SHA256_TEXT_BYTES];
     EsNetworkScore score = {0};
-    es_dataset_fingerprint(dataset, hash);
-    es_fit_search_note_origin(search, hash);
     network->grown = search->best;
     search->best = NULL;
     if (dataset->test.count > 0) {
@@ -194,19 +190,29 @@ static EsStatus take_best(EsFitSearch *search, const EsDataset *dataset, EsNetwo
 
 static EsStatus fit(const EsDataset *dataset, const EsFitOptions *options,
                     const EsFitSettings *settings, EsNetwork *network) {
-    EsFitPlan plan;
+    EsFitPlan plan = {0};
     EsFitSearch *search = NULL;
+    EsFitDevices devices;
     EsStatus status = ES_STATUS_OK;
-    ES_TRY(es_fit_open_device(settings, &network->device));
-    ES_TRY(es_thread_pool_create(&network->pool, settings->run.n_threads));
-    ES_TRY_GOTO(es_fit_plan_create(settings, dataset, &plan));
-    const EsFitSearchOptions wanted = es_fit_plan_search(&plan, settings, dataset, network->device);
+    int64_t start_ns = es_clock_ns();
+    ES_TRY(es_fit_devices_open(settings, &devices));
+    network->device = devices.cpu; // stays with the network; a GPU does not
+    ES_TRY_GOTO(es_thread_pool_create(&network->pool, settings->run.n_threads));
+    ES_TRY_GOTO(es_fit_plan_create(settings, dataset, &devices, &plan));
+    EsFitSearchOptions wanted = es_fit_plan_search(&plan, settings, dataset, &devices);
+    if (wanted.n_epochs == 0) {
+        double ignored = 0;
+        ES_TRY_GOTO(es_fit_choose_epochs(&wanted, es_clock_seconds_since(start_ns), &ignored));
+    }
     ES_TRY_GOTO(es_fit_search_create(&wanted, &search));
-    ES_TRY_GOTO(run_epochs(search, options));
+    ES_TRY_GOTO(run_epochs(search, options, start_ns));
     ES_TRY_GOTO(take_best(search, dataset, network));
 done:
     es_fit_search_destroy(search);
     es_fit_plan_destroy(&plan);
+    if (devices.device != devices.cpu) {
+        es_device_close(devices.device);
+    }
     return status;
 }
 

@@ -313,6 +313,8 @@ EsHub *es_run_hub(EsRun *run) { return run->hub; }
 
 int64_t es_run_rounds_done(const EsRun *run) { return run->n_rounds_done; }
 
+int es_run_has_progress(const EsRun *run) { return run->options.progress != NULL; }
+
 EsAnomalyDetector *es_run_detector(EsRun *run) { return &run->detector; }
 
 EsAnomalyList *es_run_anomalies(EsRun *run) { return &run->anomalies; }

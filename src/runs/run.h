@@ -53,6 +53,9 @@ EsHub *es_run_hub(EsRun *run);
 // Rounds that were done and saved before this session's first.
 int64_t es_run_rounds_done(const EsRun *run);
 
+// Returns whether progress is shown: without --quiet.
+int es_run_has_progress(const EsRun *run);
+
 // Memory that a run allocates beside its work as it was created.
 typedef struct EsRunNeed {
     size_t sure_bytes; // by every run of these settings

@@ -462,7 +462,10 @@ static EsStatus end_round(EsRun *run, const EsRunWork *work, const EsRoundReport
 
 static EsStatus finish_work(EsRun *run, const EsRunWork *work) {
     char command[RESUME_BYTES];
-    es_stop_signal_set_message("\nstopping; the rounds are saved; Ctrl-C again quits at once\n");
+    int has_epochs = strcmp(word_of(run), "epoch") == 0;
+    es_stop_signal_set_message(
+        has_epochs ? "\nstopping; the epochs are saved; Ctrl-C again quits at once\n"
+                   : "\nstopping; the rounds are saved; Ctrl-C again quits at once\n");
     EsStatus status = work->finish != NULL ? work->finish(work->context, run) : ES_STATUS_OK;
     if (status != ES_STATUS_INTERRUPTED || run->n_rounds_saved == 0) {
         return status;

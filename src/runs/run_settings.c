@@ -9,7 +9,10 @@
 #include "base/memory.h"
 
 int es_run_setting_is_free(const EsConfigKey *key) {
-    static const char *const free_keys[] = {"rounds", "threads", "stop_seconds"};
+    static const struct {
+        const char *section, *key;
+    } free_keys[] = {{"run", "rounds"},      {"run", "threads"},         {"run", "stop_seconds"},
+                     {"fit", "max_seconds"}, {"fit", "target_accuracy"}, {"fit", "compare"}};
     static const char *const free_sections[] = {"checkpoint", "telemetry", "evaluate"};
     for (size_t i = 0; i < ES_COUNT_OF(free_sections); i++) {
         if (strcmp(key->section, free_sections[i]) == 0) {
@@ -17,7 +20,8 @@ int es_run_setting_is_free(const EsConfigKey *key) {
         }
     }
     for (size_t i = 0; i < ES_COUNT_OF(free_keys); i++) {
-        if (strcmp(key->section, "run") == 0 && strcmp(key->key, free_keys[i]) == 0) {
+        if (strcmp(key->section, free_keys[i].section) == 0 &&
+            strcmp(key->key, free_keys[i].key) == 0) {
             return 1;
         }
     }

@@ -39,17 +39,20 @@ typedef struct EsRunSettings {
 
 // The same for a kind with another least number of rounds.
 #define ES_RUN_CONFIG_KEYS_FROM(T, m, kind_name, rounds, least)                                    \
+    ES_RUN_CONFIG_KEYS_CALLED(T, m, kind_name, "round", rounds, least, "total number of rounds")
+
+// The same for a kind with another word for a round, as es_run_kind_round has it.
+#define ES_RUN_CONFIG_KEYS_CALLED(T, m, kind_name, word, rounds, least, meaning)                   \
     ES_CONFIG_TEXT(T, m.kind, "run", "kind", kind_name, "kind of run"),                            \
-        ES_CONFIG_INT(T, m.n_rounds, "run", "rounds", rounds, least, 1000000000,                   \
-                      "total number of rounds"),                                                   \
+        ES_CONFIG_INT(T, m.n_rounds, "run", "rounds", rounds, least, 1000000000, meaning),         \
         ES_CONFIG_INT(T, m.seed, "run", "seed", "42", 0, 2147483647, "seed of the run"),           \
         ES_CONFIG_TEXT(T, m.device, "run", "device", "cpu", "cpu, cuda or cuda:N"),                \
         ES_CONFIG_INT(T, m.n_threads, "run", "threads", "0", 0, 1024,                              \
                       "CPU threads, 0 = one per processor"),                                       \
         ES_CONFIG_FLOAT(T, m.stop_seconds, "run", "stop_seconds", "10", 0, 1e6,                    \
-                        "seconds that a round may take after Ctrl-C before it is dropped"),        \
+                        "seconds that the " word " may take after Ctrl-C before it is dropped"),   \
         ES_CONFIG_INT(T, m.checkpoint_every, "checkpoint", "every", "10", 1, 1000000000,           \
-                      "rounds between checkpoints; the last round always has one"),                \
+                      word "s between checkpoints; the last " word " always has one"),             \
         ES_CONFIG_INT(T, m.checkpoint_keep, "checkpoint", "keep", "3", 1, 1000000,                 \
                       "newest checkpoints kept; the best is kept too"),                            \
         ES_CONFIG_CHOICE(T, m.level, "telemetry", "level", "normal", "off|minimal|normal|debug",   \
@@ -68,8 +71,8 @@ typedef struct EsRunSettings {
         ES_CONFIG_INT(T, m.spill_mib, "telemetry", "spill_mib", "64", 0, 1000000,                  \
                       "maximum size of a sink's spill file, MiB; 0 = no spill files")
 
-// Returns whether a resumed run may change this key: one without influence on results, or the
-// number of rounds.
+// Returns whether a resumed run may change this key: one without influence on results, the number
+// of rounds, or another limit of a run's length.
 int es_run_setting_is_free(const EsConfigKey *key);
 
 // The kind of run that these keys declare: "hosts".

@@ -4,7 +4,9 @@
 
 #include <math.h>
 
+#include "base/memory.h"
 #include "temp_folder.h"
+#include "tensor/device.h"
 
 enum { ROWS = 120, COLUMNS = 3, SIDE = 8 };
 
@@ -100,10 +102,10 @@ TEST(a_callback_stops_it_and_sees_candidates_dropped) {
     es_data_close(data);
 }
 
-TEST(images_are_fitted) {
-    static uint8_t pixels[ROWS][SIDE][SIDE - 2]; // letter-boxed
+// Stripes of two directions, letter-boxed.
+static EsData *copy_images(void) {
+    static uint8_t pixels[ROWS][SIDE][SIDE - 2];
     EsData *data = NULL;
-    EsNetwork *network = NULL;
     for (int i = 0; i < ROWS; i++) {
         labels[i] = i % 2;
         for (int y = 0; y < SIDE; y++) {
@@ -121,6 +123,12 @@ TEST(images_are_fitted) {
                            .width = SIDE - 2,
                            .n_classes = 2};
     REQUIRE_OK(es_data_copy(&arrays, NULL, &data));
+    return data;
+}
+
+TEST(images_are_fitted) {
+    EsData *data = copy_images();
+    EsNetwork *network = NULL;
     EXPECT(es_data_info(data)->is_fitted && es_data_info(data)->width == SIDE);
     EsFitOptions options = {.max_parameters = 1000,
                             .n_epochs = 20,
@@ -149,5 +157,36 @@ TEST(answers_mistakes) {
     EXPECT_STATUS(es_fit(data, &(EsFitOptions){.settings = &gpu, .n_settings = 1}, &network),
                   ARGUMENT);
     EXPECT(network == NULL);
+    es_data_close(data);
+}
+
+// --- on a GPU ---
+
+// The network stays on the CPU, and nothing else is left, whether there is one or not.
+TEST(a_gpu_is_closed_again) {
+    const char *settings[] = {"run.device=cuda", "fit.batch=4", "fit.epoch_batches=2",
+                              "recipe.optimiser=adamw"};
+    EsFitOptions options = {.max_parameters = 400,
+                            .n_epochs = 2,
+                            .n_candidates = 1,
+                            .n_threads = 1,
+                            .settings = settings,
+                            .n_settings = 3};
+    float input[SIDE * SIDE] = {0}, logits[2];
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    EsData *data = copy_images();
+    EsNetwork *network = NULL;
+    size_t before = es_allocation_held();
+    REQUIRE_OK(es_fit(data, &options, &network));
+    REQUIRE_OK(es_network_predict(network, input, 1, logits));
+    EXPECT(isfinite(logits[0]) && isfinite(logits[1]));
+    es_network_close(network);
+    EXPECT_EQ(es_allocation_held(), before);
+    options.n_settings = 4;
+    EXPECT_STATUS(es_fit(data, &options, &network), UNSUPPORTED);
+    EXPECT_CONTAINS(es_status_detail(), "recipe.optimiser = adamw");
+    EXPECT_EQ(es_allocation_held(), before);
     es_data_close(data);
 }

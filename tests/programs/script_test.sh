@@ -35,6 +35,19 @@ ask() { # RUN SQL: the first cell of the answer
     "$esper" query "$1" "$2" --csv | tr -d '\r' | sed -n 2p
 }
 
+# write_npy PATH SHAPE EXPRESSION: an array of bytes; the expression gives element i, counted through
+write_npy() {
+    python3 - "$@" << 'PYTHON'
+import math, struct, sys
+path, shape, expression = sys.argv[1], tuple(int(n) for n in sys.argv[2].split(",")), sys.argv[3]
+header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".encode()
+header += b" " * (-(len(header) + 11) % 64) + b"\n"
+values = bytes(eval(expression, {"i": i}) for i in range(math.prod(shape)))
+with open(path, "wb") as file:
+    file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + values)
+PYTHON
+}
+
 finish() {
     ((n_failed == 0)) && echo "all as expected"
     exit $((n_failed > 0))

@@ -7,7 +7,10 @@
 //   scratch   the final topology, trained from its first step on; these four have one candidate,
 //             which starts as the fit's winner did
 //   random    the same search with random growth, as many candidates
-//   search    as many candidates that are random topologies of the same hosts: equal compute
+//   search    as many candidates that are random topologies of the same hosts
+//
+// These two have the candidates, halvings, epochs and samples of the fit; their compute differs as
+// far as their seeds and the fit's ablations do. A seed that diverges is counted and left out.
 //
 // Networks of the fits are in networks/1, 2, ... of the run folder; outcomes are written to
 // comparison.json as they come, and a resumed run goes on behind them.
@@ -46,15 +49,17 @@ const char *es_fit_variant_meaning(EsFitVariant variant); // "a wider host of th
 
 typedef struct EsFitOutcome {
     int is_known;
-    double test_accuracy, validation_accuracy; // percent
-    double n_parameters;
+    double test_accuracy, validation_accuracy; // percent; NaN when all candidates diverged
+    double n_parameters;                       // likewise
 } EsFitOutcome;
 
 typedef struct EsFitComparison {
     int n_seeds;
     EsFitOutcome outcomes[ES_FIT_VARIANTS][ES_FIT_SEEDS_MAX];
-    EsInterval mean[ES_FIT_VARIANTS];       // of the test accuracy
+    int n_diverged[ES_FIT_VARIANTS];        // seeds, which all below leave out
+    EsInterval mean[ES_FIT_VARIANTS];       // of the test accuracy; NaN where none is left
     EsInterval difference[ES_FIT_VARIANTS]; // this variant - fit, paired
+    double n_parameters[ES_FIT_VARIANTS];   // mean
     int order[ES_FIT_VARIANTS];             // the best mean first
 } EsFitComparison;
 
@@ -63,7 +68,13 @@ typedef struct EsFitComparison {
 EsStatus es_fit_compare(const EsFitSearchOptions *options, EsRun *run, int n_seeds,
                         EsFitComparison *comparison);
 
-// Means, differences and order from the outcomes, all of which are known.
+// Runs one variant of a fit of these options, which ended with `fitted` (unused by fit, random and
+// search). *network is the best one of the variant, the caller's; NULL when it diverged.
+EsStatus es_fit_variant_run(const EsFitSearchOptions *options, EsFitVariant variant,
+                            const EsGrownNetwork *fitted, EsGrownNetwork **network);
+
+// Means, differences and order from the outcomes. A seed whose fit diverged has no host, wider,
+// deeper and scratch.
 void es_fit_comparison_measure(EsFitComparison *comparison);
 
 #endif

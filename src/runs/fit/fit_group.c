@@ -35,10 +35,11 @@ static EsStatus choose_policy(EsFitGroup *group, const EsPolicyContext *context)
     const char *folder = group->options.policy_folder;
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
-    if (folder != NULL && es_folder_list(folder, &entries, &n_entries) != ES_STATUS_OK) {
-        n_entries = 0; // nothing is shipped here
+    if (folder[0] != '\0' && es_folder_list(folder, &entries, &n_entries) != ES_STATUS_OK) {
+        n_entries = 0; // the reason says so
     }
-    snprintf(group->reason, sizeof group->reason, "ES_POLICY_DIR names no folder of policies");
+    snprintf(group->reason, sizeof group->reason, "there is no policy in %.400s",
+             folder[0] != '\0' ? folder : "ES_POLICY_DIR, nor beside the program");
     for (int i = 0; i < n_entries && group->policy == NULL; i++) {
         const char *end = strrchr(entries[i].name, '.');
         if (end == NULL || strcmp(end, ".safetensors") != 0) {
@@ -73,7 +74,7 @@ static EsStatus create_candidates(EsFitGroup *group, const int *candidates, int 
                             &group->growth));
     const EsPolicyContext context = {.settings = es_growth_settings(group->growth),
                                      .slots = es_growth_model(group->growth)->slots,
-                                     .device = group->options.device,
+                                     .device = group->options.cpu,
                                      .n_envs = n,
                                      .seed = group->options.growth.seed};
     ES_TRY(group->policy_name[0] != '\0'
@@ -126,11 +127,7 @@ void es_fit_group_destroy(EsFitGroup *group) {
 static EsStatus begin(EsFitGroup *group) {
     ES_TRY(es_growth_begin(group->growth, group->candidates[0]));
     for (int i = 0; group->options.planted != NULL && i < group->n; i++) {
-        const EsFitTopology *topology = &group->options.planted[i];
-        for (int k = 0; k < topology->n_seeds; k++) {
-            ES_TRY(es_growth_plant(group->growth, i, topology->seeds[k].slot,
-                                   topology->seeds[k].blueprint, topology->seeds[k].style));
-        }
+        ES_TRY(es_fit_topology_plant(&group->options.planted[i], group->growth, i));
     }
     return ES_STATUS_OK;
 }
@@ -140,8 +137,16 @@ EsStatus es_fit_group_advance(EsFitGroup *group) {
         ES_TRY(begin(group));
     }
     ES_TRY(es_growth_advance(group->growth));
-    return es_growth_evaluate(group->growth, &group->options.dataset->validation, group->loss,
-                              group->accuracy);
+    const EsSplit *split = &group->options.dataset->validation;
+    if (group->options.growth.n_validation_images < split->count) {
+        return es_growth_evaluate(group->growth, split, group->loss, group->accuracy);
+    }
+    const EsGrowthResult *results = es_growth_results(group->growth); // of the whole split already
+    for (int i = 0; i < group->n; i++) {
+        group->loss[i] = results[i].validation_loss;
+        group->accuracy[i] = results[i].validation_accuracy;
+    }
+    return ES_STATUS_OK;
 }
 
 // --- decisions within the limit ---
@@ -230,6 +235,16 @@ EsStatus es_fit_group_decide(EsFitGroup *group) {
 
 // --- those that stay ---
 
+// The policy of those that stay was opened again, from a file that may have changed since.
+static EsStatus check_same_policy(const EsFitGroup *now, const EsFitGroup *before) {
+    return strcmp(es_policy_hash(now->policy), es_policy_hash(before->policy)) == 0
+               ? ES_STATUS_OK
+               : ES_FAIL(INPUT,
+                         "%s has changed since the fit began, which goes on with the policy that "
+                         "it began with; put that back and resume",
+                         before->policy_name);
+}
+
 EsStatus es_fit_group_keep(EsFitGroup *group, const int *kept, int n_kept) {
     EsFitGroup smaller = *group; // options and the policy's name
     int *numbers = NULL;
@@ -247,6 +262,7 @@ EsStatus es_fit_group_keep(EsFitGroup *group, const int *kept, int n_kept) {
     }
     ES_TRY_GOTO(create_candidates(&smaller, numbers, n_kept));
     if (n_kept > 0) {
+        ES_TRY_GOTO(check_same_policy(&smaller, group));
         ES_TRY_GOTO(es_growth_take_envs(smaller.growth, group->growth, envs));
         ES_TRY_GOTO(es_policy_take_envs(smaller.policy, group->policy, envs));
     }

@@ -14,23 +14,16 @@
 #define ES_RUNS_FIT_GROUP_H
 
 #include "control/policy/policy.h"
-#include "growth/engine/growth.h"
-
-// Seeds that a candidate has from its first step on.
-typedef struct EsFitTopology {
-    int n_seeds;
-    struct {
-        int slot, blueprint, style;
-    } seeds[ES_SLOTS_MAX];
-} EsFitTopology;
+#include "fit/host_choice.h"
 
 // Common to all groups of a fit; everything is borrowed.
 typedef struct EsFitGroupOptions {
     EsGrowthOptions growth; // n_envs is set by the group
     const EsDataset *dataset;
-    EsDevice *device;          // a CPU
+    EsDevice *device;          // hosts grow there
+    EsDevice *cpu;             // the policy decides there
     const char *policy;        // for es_policy_open; "": the first of the folder that fits, else
-    const char *policy_folder; // the eager one; NULL: no folder
+    const char *policy_folder; // the eager one; "": no folder
     int64_t max_parameters;
     const EsFitTopology *planted; // [N] of a new group; NULL: they begin as hosts alone
 } EsFitGroupOptions;

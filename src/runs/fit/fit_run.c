@@ -24,28 +24,32 @@ typedef struct Progress {
 } Progress;
 
 struct EsFitRun {
-    const EsFitSettings *settings; // borrowed
-    EsDevice *device;              // owned
-    EsDataset dataset;             // owned
-    char data_hash[ES_SHA256_TEXT_BYTES];
+    const EsFitSettings *settings;        // borrowed
+    EsFitDevices devices;                 // owned
+    EsDataset dataset;                    // owned
     EsFitPlan plan;                       // owned
     EsFitSearch *search;                  // owned
     EsGrowEvents *events[ES_HOST_SHAPES]; // owned, of the groups; NULL when all were dropped
     int n_watched[ES_HOST_SHAPES];        // candidates that events are for
     EsEnvSteppedEvent *rows;              // owned [candidates]
-    double seconds;                       // of all epochs, those of earlier sessions included
+    int64_t start_ns;                     // of this session, with its data to be read
+    double earlier_seconds;               // of the sessions since the last without a limit of time
+    double epoch_seconds;                 // that the number of epochs was chosen by, or 0
     EsNetworkScore score;
     int has_score;
     EsFitComparison *comparison; // owned; NULL until it is made
     Progress progress;
     EsRun *run;    // borrowed, during a round
-    int64_t round; // that is running
+    int64_t round; // that is running, or was last; 0: none yet
 };
 
 // --- settings ---
 
 static const EsConfigKey keys[] = {
-    ES_RUN_CONFIG_KEYS(EsFitSettings, run, "fit", "20"),
+    ES_RUN_CONFIG_KEYS_CALLED(
+        EsFitSettings, run, "fit", "epoch", "0", 0,
+        "total number of epochs; 0 = 20, of rows at least 300 updates, or with max_seconds as many "
+        "as end in time"),
     ES_DATA_CONFIG_KEYS(EsFitSettings, data, "fit",
                         "data set: a folder of images by class, .npy, .csv, IDX or CIFAR-10 files, "
                         "fashion-mnist, tiny, generated"),
@@ -60,7 +64,8 @@ static const EsConfigKey keys[] = {
         "who decides on growth: eager, heuristic, random, wait, script:FILE or a policy's file "
         "(empty: chosen)"),
     ES_CONFIG_FLOAT(EsFitSettings, max_seconds, "fit", "max_seconds", "0", 0, 1e9,
-                    "no epoch begins after this time, 0 = no limit"),
+                    "no epoch begins after this time, reading of data included, and earlier "
+                    "sessions back to the last without a limit; 0 = no limit"),
     ES_CONFIG_FLOAT(EsFitSettings, target_accuracy, "fit", "target_accuracy", "0", 0, 100,
                     "validation accuracy at which the fit ends, percent; 0 = none"),
     ES_CONFIG_INT(EsFitSettings, n_compared, "fit", "compare", "0", 0, 32,
@@ -69,10 +74,10 @@ static const EsConfigKey keys[] = {
                   "samples per update, 0 = 128, or fewer for small data"),
     ES_CONFIG_INT(EsFitSettings, epoch_batches, "fit", "epoch_batches", "0", 0, 100000,
                   "updates between two decisions, 0 = a pass over the training samples"),
-    ES_CONFIG_FLOAT(EsFitSettings, host_learning_rate, "fit", "rate", "0.1", 1e-9, 1e3,
-                    "learning rate of hosts, at its highest"),
-    ES_CONFIG_FLOAT(EsFitSettings, seed_learning_rate, "fit", "seed_rate", "0.1", 1e-9, 1e3,
-                    "learning rate of seeds, at its highest"),
+    ES_CONFIG_FLOAT(EsFitSettings, host_learning_rate, "fit", "rate", "0", 0, 1e3,
+                    "learning rate of hosts, at its highest; 0 = 0.1, of rows 0.01"),
+    ES_CONFIG_FLOAT(EsFitSettings, seed_learning_rate, "fit", "seed_rate", "0", 0, 1e3,
+                    "learning rate of seeds, at its highest; 0 = 0.1, of rows 0.01"),
     ES_CONFIG_FLOAT(EsFitSettings, clip, "fit", "clip", "5", 0, 1e6,
                     "most norm of a host's or seed's gradient, 0 = any"),
     ES_CONFIG_INT(EsFitSettings, recipe.pad, "fit", "pad", "2", 0, 16,
@@ -103,9 +108,7 @@ static EsStatus open_dataset(EsFitRun *fit) {
     ES_TRY(es_thread_pool_create(&pool, settings->run.n_threads));
     EsStatus status = es_dataset_open(&fit->dataset, settings->data.name, &options, pool);
     es_thread_pool_destroy(pool);
-    ES_TRY(status);
-    es_dataset_fingerprint(&fit->dataset, fit->data_hash);
-    return ES_STATUS_OK;
+    return status;
 }
 
 // Called by the threads that train, after every batch.
@@ -163,13 +166,26 @@ static void emit_decisions(void *context) {
     }
 }
 
-static EsStatus create_search(EsFitRun *fit) {
+static EsFitSearchOptions options_of(EsFitRun *fit) {
     EsFitSearchOptions options =
-        es_fit_plan_search(&fit->plan, fit->settings, &fit->dataset, fit->device);
+        es_fit_plan_search(&fit->plan, fit->settings, &fit->dataset, &fit->devices);
     options.is_stopped = count_batch;
     options.decided = emit_decisions;
     options.context = fit;
-    ES_TRY(es_fit_search_create(&options, &fit->search));
+    return options;
+}
+
+static void destroy_search(EsFitRun *fit) {
+    for (int g = 0; g < ES_HOST_SHAPES; g++) {
+        es_grow_events_destroy(fit->events[g]);
+        fit->events[g] = NULL;
+    }
+    es_fit_search_destroy(fit->search);
+    fit->search = NULL;
+}
+
+static EsStatus create_search(EsFitRun *fit, const EsFitSearchOptions *options) {
+    ES_TRY(es_fit_search_create(options, &fit->search));
     for (int g = 0; g < fit->search->n_groups; g++) {
         ES_TRY(renew_events(fit, g));
     }
@@ -182,14 +198,22 @@ static EsStatus create_parts(EsFitRun *fit) {
         return ES_FAIL(CONFIG, "--compare needs fits of equal length; leave --max-seconds and "
                                "--target-accuracy out");
     }
-    ES_TRY(es_fit_open_device(settings, &fit->device));
+    ES_TRY(es_fit_devices_open(settings, &fit->devices));
+    if (settings->n_compared > 0 && fit->devices.device != fit->devices.cpu) {
+        return ES_FAIL(UNSUPPORTED, "--compare begins with grown topologies, which hosts on a GPU "
+                                    "cannot; --device cpu");
+    }
     ES_TRY(open_dataset(fit));
     if (settings->n_compared > 0 && fit->dataset.test.count < 1) {
         return ES_FAIL(INPUT, "data set \"%s\" has no test samples to compare on",
                        fit->dataset.name);
     }
-    ES_TRY(es_fit_plan_create(settings, &fit->dataset, &fit->plan));
-    ES_TRY(create_search(fit));
+    ES_TRY(es_fit_plan_create(settings, &fit->dataset, &fit->devices, &fit->plan));
+    EsFitSearchOptions options = options_of(fit);
+    if (options.n_epochs == 0) { // or chosen later
+        options.n_epochs = es_fit_usual_epochs(&fit->dataset, options.n_updates);
+    }
+    ES_TRY(create_search(fit, &options));
     return es_allocate(sizeof *fit->rows * (size_t)settings->n_candidates, (void **)&fit->rows);
 }
 
@@ -198,6 +222,7 @@ EsStatus es_fit_run_create(const EsFitSettings *settings, EsFitRun **fit_out) {
     *fit_out = NULL;
     ES_TRY(es_allocate(sizeof *fit, (void **)&fit));
     fit->settings = settings;
+    fit->start_ns = es_clock_ns();
     EsStatus status = create_parts(fit);
     if (status != ES_STATUS_OK) {
         es_fit_run_destroy(fit);
@@ -207,20 +232,35 @@ EsStatus es_fit_run_create(const EsFitSettings *settings, EsFitRun **fit_out) {
     return ES_STATUS_OK;
 }
 
+EsStatus es_fit_run_choose(EsFitRun *fit, EsFitSettings *settings) {
+    ES_ASSERT(settings == fit->settings);
+    settings->host_learning_rate =
+        es_fit_learning_rate(&fit->dataset, settings->host_learning_rate);
+    settings->seed_learning_rate =
+        es_fit_learning_rate(&fit->dataset, settings->seed_learning_rate);
+    if (settings->run.n_rounds > 0 || settings->max_seconds <= 0) {
+        settings->run.n_rounds = (int)fit->search->options.n_epochs;
+        return ES_STATUS_OK;
+    }
+    EsFitSearchOptions options = options_of(fit);
+    destroy_search(fit); // its memory serves the measurement
+    ES_TRY(
+        es_fit_choose_epochs(&options, es_clock_seconds_since(fit->start_ns), &fit->epoch_seconds));
+    settings->run.n_rounds = (int)options.n_epochs;
+    return create_search(fit, &options);
+}
+
 void es_fit_run_destroy(EsFitRun *fit) {
     if (fit == NULL) {
         return;
     }
     es_network_score_destroy(&fit->score);
-    for (int g = 0; g < ES_HOST_SHAPES; g++) {
-        es_grow_events_destroy(fit->events[g]);
-    }
-    es_fit_search_destroy(fit->search);
+    destroy_search(fit);
     es_release(fit->rows);
     es_release(fit->comparison);
     es_fit_plan_destroy(&fit->plan);
     es_dataset_destroy(&fit->dataset);
-    es_device_close(fit->device);
+    es_fit_devices_close(&fit->devices);
     es_release(fit);
 }
 
@@ -231,15 +271,6 @@ static EsStatus write_best(EsFitRun *fit) {
     es_run_folder_path(es_run_folder(fit->run), ES_RUN_NETWORKS "/1", folder);
     ES_TRY(es_folder_make(folder));
     return es_grown_network_save(fit->search->best, folder);
-}
-
-// Notes where a new best network comes from, and writes it.
-static EsStatus keep_best(EsFitRun *fit) {
-    if (!fit->search->is_new_best) {
-        return ES_STATUS_OK;
-    }
-    es_fit_search_note_origin(fit->search, fit->data_hash);
-    return write_best(fit);
 }
 
 // --- events ---
@@ -331,7 +362,9 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     begin_progress(fit);
     ES_TRY(es_fit_search_advance(fit->search, round));
     es_run_phase_end(run, ES_PHASE_TRAIN, start_ns);
-    ES_TRY(keep_best(fit));
+    if (fit->search->is_new_best) {
+        ES_TRY(write_best(fit));
+    }
     emit_candidates(fit, round);
     summarise(fit->search, report);
     int64_t decide_ns = es_clock_ns();
@@ -339,13 +372,18 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     es_run_phase_end(run, ES_PHASE_DECIDE, decide_ns);
     ES_TRY(watch_candidates(fit));
     es_hub_tick(es_run_hub(run));
-    fit->seconds += es_clock_seconds_since(start_ns);
     return ES_STATUS_OK;
 }
 
+static double seconds_of(const EsFitRun *fit) {
+    return fit->earlier_seconds + es_clock_seconds_since(fit->start_ns);
+}
+
+// One epoch is run in any case: without it there is no network.
 static int is_over(void *context) {
     const EsFitRun *fit = context;
-    return es_fit_is_enough(fit->settings, fit->seconds, fit->search->best_accuracy);
+    return fit->round > 0 &&
+           es_fit_is_enough(fit->settings, seconds_of(fit), fit->search->best_accuracy);
 }
 
 // --- state ---
@@ -396,6 +434,9 @@ static EsStatus save_best(const EsFitSearch *search, EsCheckpoint *checkpoint) {
     ES_TRY(es_checkpoint_put_int(checkpoint, "best_candidate", search->best_candidate));
     ES_TRY(es_checkpoint_put_real(checkpoint, "best_accuracy", search->best_accuracy));
     ES_TRY(es_checkpoint_put_real(checkpoint, "best_loss", search->best_loss));
+    if (search->top_accuracy > search->best_accuracy) { // of rows
+        ES_TRY(es_checkpoint_put_real(checkpoint, "top_accuracy", search->top_accuracy));
+    }
     ES_TRY(es_checkpoint_add_file(checkpoint, ES_NETWORK_TENSORS_FILE, tensors_path));
     ES_TRY(es_checkpoint_add_file(checkpoint, ES_NETWORK_JSON_FILE, json_path));
     *strrchr(json_path, '/') = '\0';
@@ -404,10 +445,11 @@ static EsStatus save_best(const EsFitSearch *search, EsCheckpoint *checkpoint) {
 
 static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     EsFitRun *fit = context;
-    ES_TRY(es_checkpoint_put_text(checkpoint, "data_sha256", fit->data_hash));
+    ES_TRY(es_checkpoint_put_text(checkpoint, "data_sha256", fit->plan.data_sha256));
     ES_TRY(es_checkpoint_put_int(checkpoint, "epochs", fit->settings->run.n_rounds));
+    // without a limit equal fits have equal checkpoints, and the time so far is forgotten
     if (fit->settings->max_seconds > 0) {
-        ES_TRY(es_checkpoint_put_real(checkpoint, "seconds", fit->seconds));
+        ES_TRY(es_checkpoint_put_real(checkpoint, "seconds", seconds_of(fit)));
     }
     for (int g = 0; g < fit->search->n_groups; g++) {
         ES_TRY(save_group(checkpoint, fit->search->groups[g], g));
@@ -474,17 +516,24 @@ static EsStatus load_best(EsFitSearch *search, const EsCheckpoint *checkpoint) {
     field.name = "best_loss";
     ES_TRY(es_checkpoint_real(checkpoint, field.name, &search->best_loss));
     ES_TRY(es_check_real(field, search->best_loss, 0, 1e30));
+    search->top_accuracy = search->best_accuracy;
+    field.name = "top_accuracy";
+    if (es_checkpoint_has(checkpoint, field.name)) {
+        ES_TRY(es_checkpoint_real(checkpoint, field.name, &search->top_accuracy));
+        ES_TRY(es_check_real(field, search->top_accuracy, search->best_accuracy, 100));
+    }
     es_grown_network_destroy(search->best);
     search->best = NULL;
     ES_TRY(es_grown_network_load(es_checkpoint_path(checkpoint, ES_NETWORK_JSON_FILE, path),
-                                 search->options.device, &search->best));
+                                 search->options.cpu, &search->best));
     return es_network_check_data(search->best, search->options.dataset,
                                  search->options.dataset->name);
 }
 
 static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
     EsFitRun *fit = context;
-    ES_TRY(es_checkpoint_check_input(checkpoint, "data_sha256", fit->data_hash, "the data set"));
+    ES_TRY(es_checkpoint_check_input(checkpoint, "data_sha256", fit->plan.data_sha256,
+                                     "the data set"));
     int64_t n_epochs = 0;
     ES_TRY(es_checkpoint_int(checkpoint, "epochs", &n_epochs));
     if (n_epochs != fit->settings->run.n_rounds) {
@@ -497,13 +546,14 @@ static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
         char path[ES_RUN_PATH_BYTES];
         EsFileField field = {es_checkpoint_path(checkpoint, "rank0.json", path), "seconds",
                              ES_NO_INDEX};
-        ES_TRY(es_checkpoint_real(checkpoint, field.name, &fit->seconds));
-        ES_TRY(es_check_real(field, fit->seconds, 0, 1e12));
+        ES_TRY(es_checkpoint_real(checkpoint, field.name, &fit->earlier_seconds));
+        ES_TRY(es_check_real(field, fit->earlier_seconds, 0, 1e12));
     }
     for (int g = 0; g < fit->search->n_groups; g++) {
         ES_TRY(load_group(checkpoint, fit->search->groups[g], g));
         ES_TRY(renew_events(fit, g));
     }
+    fit->round = es_checkpoint_round(checkpoint);
     return load_best(fit->search, checkpoint);
 }
 
@@ -561,6 +611,7 @@ EsFitReport es_fit_run_report(const EsFitRun *fit) {
                          .policy = search->groups[0]->policy_name,
                          .policy_reason = search->groups[0]->reason,
                          .n_updates = fit->plan.n_updates,
+                         .epoch_seconds = fit->epoch_seconds,
                          .network = search->best,
                          .best_epoch = search->best_epoch,
                          .best_candidate = search->best_candidate,

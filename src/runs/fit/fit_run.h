@@ -24,6 +24,10 @@ EsStatus es_fit_run_create(const EsFitSettings *settings, EsFitRun **fit);
 void es_fit_run_destroy(EsFitRun *fit);
 EsRunWork es_fit_run_work(EsFitRun *fit);
 
+// Fills in the number of epochs and the learning rates where they are 0, before the run starts;
+// `settings` are those of create.
+EsStatus es_fit_run_choose(EsFitRun *fit, EsFitSettings *settings);
+
 // Runs the first epoch of all candidates and measures its seconds. For a dry run.
 EsStatus es_fit_run_predict(EsFitRun *fit, double *epoch_seconds);
 
@@ -34,6 +38,7 @@ typedef struct EsFitReport {
     const char *policy; // of the first group, and why it is that one
     const char *policy_reason;
     int64_t n_updates;             // of an epoch
+    double epoch_seconds;          // that the number of epochs was chosen by; 0: it was not
     const EsGrownNetwork *network; // the best so far; NULL before the first epoch
     int64_t best_epoch, best_candidate;
     double best_accuracy;        // on the validation split, percent

@@ -237,23 +237,43 @@ EsStatus es_grow_episode_create_reward_and_buffers(EsEpisodeRunner *runner) {
     return es_allocate(sizeof *runner->actions * n_envs, (void **)&runner->actions);
 }
 
-static EsStatus create_parts(EsEpisodeRunner *runner, const EsEpisodeRunner *model) {
+// Host, slots and data of the settings' own.
+static EsStatus open_host(EsEpisodeRunner *runner, EsSlot slots[ES_SLOTS_MAX], int *n_slots) {
+    const EsGrowSettings *settings = runner->settings;
+    ES_TRY(es_host_find(settings->task, &runner->host));
+    ES_TRY(es_slots_parse(&runner->host, settings->slots, slots, n_slots));
+    if (es_grow_settings_train(settings)) {
+        EsPolicySpec spec;
+        ES_TRY(es_grow_settings_spec(settings, *n_slots, 0, &spec)); // before the data is made
+    }
+    return open_dataset(runner);
+}
+
+// Those of the model, whose host has taken on the sizes of the data; or `host`, with one slot,
+// because growth needs some.
+static EsStatus borrow_host(EsEpisodeRunner *runner, const EsEpisodeRunner *model,
+                            const EsHostSpec *host, EsSlot slots[ES_SLOTS_MAX], int *n_slots) {
+    EsSlot all[2 * ES_SLOTS_MAX];
+    runner->host = host != NULL ? *host : model->host;
+    runner->host.text = NULL;
+    runner->dataset = model->dataset;
+    runner->has_borrowed_dataset = 1;
+    memcpy(runner->data_hash, model->data_hash, sizeof runner->data_hash);
+    if (host == NULL) {
+        return es_slots_parse(&runner->host, runner->settings->slots, slots, n_slots);
+    }
+    int n_all = es_slots_of(host, all);
+    ES_ASSERT(n_all > 0); // it is an enlarged one of a host with slots
+    return es_slots_parse(&runner->host, all[0].name, slots, n_slots);
+}
+
+static EsStatus create_parts(EsEpisodeRunner *runner, const EsEpisodeRunner *model,
+                             const EsHostSpec *host) {
     const EsGrowSettings *settings = runner->settings;
     EsSlot slots[ES_SLOTS_MAX];
     int n_slots = 0;
-    ES_TRY(es_host_find(settings->task, &runner->host));
-    ES_TRY(es_slots_parse(&runner->host, settings->slots, slots, &n_slots));
-    if (es_grow_settings_train(settings)) {
-        EsPolicySpec spec;
-        ES_TRY(es_grow_settings_spec(settings, n_slots, 0, &spec)); // before the data is made
-    }
-    if (model != NULL) {
-        runner->dataset = model->dataset;
-        runner->has_borrowed_dataset = 1;
-        memcpy(runner->data_hash, model->data_hash, sizeof runner->data_hash);
-    } else {
-        ES_TRY(open_dataset(runner));
-    }
+    ES_TRY(model != NULL ? borrow_host(runner, model, host, slots, &n_slots)
+                         : open_host(runner, slots, &n_slots));
     EsGrowthOptions options =
         growth_options(settings, &runner->host, slots, n_slots,
                        ES_MIN(settings->validation_images, runner->dataset.validation.count));
@@ -268,11 +288,11 @@ static EsStatus create_parts(EsEpisodeRunner *runner, const EsEpisodeRunner *mod
     return ES_STATUS_OK;
 }
 
-// `model` is nullable.
+// `model` and `host` are nullable.
 static EsStatus create_runner(const EsEpisodeRunner *model, const EsGrowSettings *settings,
-                              EsDevice *device, EsEpisodeRunner *runner) {
+                              const EsHostSpec *host, EsDevice *device, EsEpisodeRunner *runner) {
     *runner = (EsEpisodeRunner){.settings = settings, .device = device};
-    EsStatus status = create_parts(runner, model);
+    EsStatus status = create_parts(runner, model, host);
     if (status != ES_STATUS_OK) {
         es_grow_episode_destroy(runner);
     }
@@ -281,12 +301,17 @@ static EsStatus create_runner(const EsEpisodeRunner *model, const EsGrowSettings
 
 EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowSettings *settings,
                                      EsEpisodeRunner *runner) {
-    return create_runner(model, settings, model->device, runner);
+    return create_runner(model, settings, NULL, model->device, runner);
+}
+
+EsStatus es_grow_episode_create_static(const EsEpisodeRunner *model, const EsHostSpec *host,
+                                       EsEpisodeRunner *runner) {
+    return create_runner(model, model->settings, host, model->device, runner);
 }
 
 EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsDevice *device,
                                 EsEpisodeRunner *runner) {
-    ES_TRY(create_runner(NULL, settings, device, runner));
+    ES_TRY(create_runner(NULL, settings, NULL, device, runner));
     warn_of_short_episodes(es_growth_settings(runner->growth));
     return ES_STATUS_OK;
 }
@@ -353,13 +378,29 @@ EsStatus es_grow_episode_step(EsEpisodeRunner *runner, EsPolicy *policy, int64_t
 
 EsStatus es_grow_episode_end(EsEpisodeRunner *runner) { return runner->backend->end(runner); }
 
-EsStatus es_grow_episode_run(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode,
-                             const EsGrowWatch *watch) {
+static EsStatus run_steps(EsEpisodeRunner *runner, EsPolicy *policy, const EsGrowWatch *watch) {
     int64_t n_steps = es_growth_settings(runner->growth)->episode_steps;
-    ES_TRY(es_grow_episode_begin(runner, policy, first_episode));
-    ES_TRY(runner->backend->reset(runner, first_episode));
     for (int64_t step = 0; step < n_steps; step++) {
         ES_TRY(runner->backend->step(runner, policy, step, watch));
     }
     return es_grow_episode_end(runner);
+}
+
+EsStatus es_grow_episode_run(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode,
+                             const EsGrowWatch *watch) {
+    ES_TRY(es_grow_episode_begin(runner, policy, first_episode));
+    ES_TRY(runner->backend->reset(runner, first_episode));
+    return run_steps(runner, policy, watch);
+}
+
+EsStatus es_grow_episode_run_planted(EsEpisodeRunner *runner, EsPolicy *policy,
+                                     int64_t first_episode, const EsFitTopology *topologies,
+                                     int64_t n, const EsGrowWatch *watch) {
+    ES_TRY(es_grow_episode_begin(runner, policy, first_episode));
+    ES_TRY(es_growth_begin(runner->growth, first_episode));
+    for (int64_t e = 0; e < n; e++) {
+        ES_TRY(es_fit_topology_plant(&topologies[e], runner->growth, e));
+    }
+    ES_TRY(es_growth_advance(runner->growth));
+    return run_steps(runner, policy, watch);
 }

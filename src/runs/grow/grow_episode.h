@@ -12,7 +12,7 @@
 #include "base/checksum.h"
 #include "control/decision/decision_device.h"
 #include "control/policy/policy.h"
-#include "growth/engine/growth.h"
+#include "fit/host_choice.h"
 #include "runs/grow/grow_settings.h"
 
 typedef struct EsEpisodeBackend EsEpisodeBackend;
@@ -55,6 +55,10 @@ EsStatus es_grow_episode_create_reward_and_buffers(EsEpisodeRunner *runner);
 // the same bits in both. Device and data set are the model's, which must outlive this.
 EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowSettings *settings,
                                      EsEpisodeRunner *runner);
+
+// The same settings on another host, in which nothing grows.
+EsStatus es_grow_episode_create_static(const EsEpisodeRunner *model, const EsHostSpec *host,
+                                       EsEpisodeRunner *runner);
 void es_grow_episode_destroy(EsEpisodeRunner *runner);
 
 // A policy to run: wait, random, heuristic, script:FILE or a file.
@@ -79,6 +83,12 @@ typedef struct EsGrowWatch {
 // the networks before it.
 EsStatus es_grow_episode_run(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode,
                              const EsGrowWatch *watch);
+
+// The same with hosts that have topologies [n] from their first step on; n is at most E, hosts
+// beyond it begin alone. UNSUPPORTED on a GPU.
+EsStatus es_grow_episode_run_planted(EsEpisodeRunner *runner, EsPolicy *policy,
+                                     int64_t first_episode, const EsFitTopology *topologies,
+                                     int64_t n, const EsGrowWatch *watch);
 
 // The same step by step. begin: policy and reward start their episodes, growth stands where it is
 // and must want a decision when the first step runs (es_growth_reset). step: decide, reward, and

@@ -1,4 +1,5 @@
-// Policies on the same held-out episodes, intervals of their differences, and evaluation.json.
+// Policies and baselines on the same held-out episodes, intervals of their differences, and
+// evaluation.json.
 #include "runs/grow/grow_evaluate.h"
 
 #include <math.h>
@@ -23,6 +24,33 @@ const char *es_grow_measure_name(EsGrowMeasure measure) {
     return names[measure];
 }
 
+EsGrowBaseline es_grow_baseline_parse(const char *name) {
+    static const char *const names[] = {"",
+#define X(NAME, name, meaning) #name,
+                                        ES_GROW_BASELINES(X)
+#undef X
+    };
+    for (int b = ES_BASELINE_NONE + 1; b < ES_N_BASELINES; b++) {
+        if (strcmp(name, names[b]) == 0) {
+            return (EsGrowBaseline)b;
+        }
+    }
+    return ES_BASELINE_NONE;
+}
+
+const char *es_grow_baseline_meaning(EsGrowBaseline baseline) {
+    static const char *const meanings[] = {"a policy",
+#define X(NAME, name, meaning) meaning,
+                                           ES_GROW_BASELINES(X)
+#undef X
+    };
+    return meanings[baseline];
+}
+
+static int is_planted(EsGrowBaseline baseline) {
+    return baseline == ES_BASELINE_SCRATCH || baseline == ES_BASELINE_TOPOLOGIES;
+}
+
 void es_grow_evaluation_destroy(EsGrowEvaluation *evaluation) {
     if (evaluation == NULL) {
         return;
@@ -35,13 +63,18 @@ void es_grow_evaluation_destroy(EsGrowEvaluation *evaluation) {
 
 // --- variants ---
 
-// Policies by their position among the variants.
+// Policies by their position among the variants; NULL of baselines.
 typedef struct Contest {
     EsEpisodeRunner *runner;      // borrowed
     EsRun *run;                   // borrowed
     EsGrowEvaluation *evaluation; // borrowed
     EsPolicy *policies[ES_GROW_VARIANTS_MAX];
+    EsFitTopology *finals; // owned [n_episodes]: of the first variant's networks; NULL: unwanted
     int64_t start_ns;
+    // of the episodes at hand
+    EsEpisodeRunner *running;
+    EsFitTopology *taken; // [E]: gets those of their last networks; NULL: unwanted
+    int64_t n_counted;    // hosts whose episodes count, at most E
 } Contest;
 
 static void close_variants(Contest *contest) {
@@ -49,6 +82,21 @@ static void close_variants(Contest *contest) {
         es_grow_episode_destroy_policy(contest->runner, contest->policies[a]);
         contest->policies[a] = NULL;
     }
+    es_release(contest->finals);
+    contest->finals = NULL;
+}
+
+// Can this device run the baseline? Says so where it cannot: at the start, before the run.
+static int can_run(const Contest *contest, EsGrowBaseline baseline, const char *name) {
+    int is_here =
+        !is_planted(baseline) || es_device_info(contest->runner->device)->kind == ES_DEVICE_CPU;
+    if (!is_here && contest->run == NULL) {
+        es_log(
+            ES_LOG_WARNING,
+            "\"%s\" is left out of the comparison: it plants seeds, which --device cpu does alone",
+            name);
+    }
+    return is_here;
 }
 
 // A variant's name is its key: one that is there already is not taken again.
@@ -64,27 +112,53 @@ static EsStatus open_variant(Contest *contest, const char *name, const char *tex
     }
     EsPolicy **policy = &contest->policies[evaluation->n_variants];
     EsGrowVariant *variant = &evaluation->variants[evaluation->n_variants];
+    EsGrowBaseline baseline = es_grow_baseline_parse(name);
+    snprintf(variant->name, sizeof variant->name, "%s", name);
+    if (baseline != ES_BASELINE_NONE && evaluation->n_variants > 0) {
+        snprintf(variant->hash, sizeof variant->hash, "%s", evaluation->variants[0].hash);
+        evaluation->n_variants += can_run(contest, baseline, name);
+        return ES_STATUS_OK;
+    }
     ES_TRY(es_grow_episode_open_policy(contest->runner, text, policy));
     if (es_policy_kind(*policy) == ES_POLICY_LEARNED) {
         es_policy_set_greedy(*policy, evaluation->is_greedy);
     }
-    snprintf(variant->name, sizeof variant->name, "%s", name);
     snprintf(variant->hash, sizeof variant->hash, "%s", es_policy_hash(*policy));
     evaluation->n_variants++;
     return ES_STATUS_OK;
 }
 
-// Those of the settings: names separated by commas, blanks around them do not count.
+// The next name of a list that is separated by commas, "" for none, NULL at its end; blanks around
+// it do not count. `list` at first, then NULL.
+static char *next_name(char *list, char **rest) {
+    char *name = strtok_r(list, ",", rest);
+    if (name == NULL) {
+        return NULL;
+    }
+    name += strspn(name, " \t");
+    for (size_t n = strlen(name); n > 0 && strchr(" \t", name[n - 1]) != NULL; n--) {
+        name[n - 1] = '\0';
+    }
+    return name;
+}
+
+int es_grow_evaluate_has_static(const EsGrowSettings *settings) {
+    char list[sizeof settings->against], *rest = NULL;
+    int has_static = 0;
+    snprintf(list, sizeof list, "%s", settings->against);
+    for (char *name = next_name(list, &rest); name != NULL; name = next_name(NULL, &rest)) {
+        EsGrowBaseline baseline = es_grow_baseline_parse(name);
+        has_static |= baseline != ES_BASELINE_NONE && !is_planted(baseline);
+    }
+    return has_static;
+}
+
+// Those of the settings.
 static EsStatus open_rivals(Contest *contest) {
     char list[sizeof contest->runner->settings->against], *rest = NULL;
     snprintf(list, sizeof list, "%s", contest->runner->settings->against);
-    for (char *name = strtok_r(list, ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest)) {
-        name += strspn(name, " \t");
-        size_t length = strlen(name);
-        while (length > 0 && strchr(" \t", name[length - 1]) != NULL) {
-            name[--length] = '\0';
-        }
-        EsStatus status = length > 0 ? open_variant(contest, name, name) : ES_STATUS_OK;
+    for (char *name = next_name(list, &rest); name != NULL; name = next_name(NULL, &rest)) {
+        EsStatus status = name[0] != '\0' ? open_variant(contest, name, name) : ES_STATUS_OK;
         if (status != ES_STATUS_OK) {
             char detail[1024];
             snprintf(detail, sizeof detail, "%s", es_status_detail());
@@ -123,16 +197,29 @@ EsStatus es_grow_evaluate_check(EsEpisodeRunner *runner) {
 
 // --- episodes ---
 
+static EsStatus take_topology(const EsGrowth *growth, int64_t env, EsFitTopology *topology) {
+    const EsGrowthModel *model = es_growth_model(growth);
+    EsGrownSpec spec = {.n_seeds = 0};
+    EsTopology unused;
+    es_grown_seeds_list(growth, env, &spec, &unused);
+    return es_fit_topology_of(topology, &spec, model->slots, model->n_slots);
+}
+
 // The network that is tested is the one that was validated last: before the last decision, which
 // may prune, blend or set back.
 static EsStatus watch_measured(void *context, int64_t step) {
     const Contest *contest = context;
-    EsGrowth *growth = contest->runner->growth;
+    EsGrowth *growth = contest->running->growth;
     if (es_stop_signal_time_ns() != 0) {
         return ES_FAIL(INTERRUPTED, "the comparison was dropped");
     }
-    return step + 1 == es_growth_settings(growth)->episode_steps ? es_growth_test(growth)
-                                                                 : ES_STATUS_OK;
+    if (step + 1 < es_growth_settings(growth)->episode_steps) {
+        return ES_STATUS_OK;
+    }
+    for (int64_t e = 0; contest->taken != NULL && e < contest->n_counted; e++) {
+        ES_TRY(take_topology(growth, e, &contest->taken[e]));
+    }
+    return es_growth_test(growth);
 }
 
 static EsStatus watch_decided(void *context, int64_t step) {
@@ -142,16 +229,21 @@ static EsStatus watch_decided(void *context, int64_t step) {
     return ES_STATUS_OK;
 }
 
-static void take_outcomes(const EsEpisodeRunner *runner, EsGrowOutcome *outcomes, int64_t n) {
+// Sizes are over the host that the policies grow. What never grew has no reward.
+static void take_outcomes(const Contest *contest, EsGrowBaseline baseline,
+                          EsGrowOutcome *outcomes) {
+    const EsEpisodeRunner *runner = contest->running;
     const EsGrowthResult *results = es_growth_results(runner->growth);
     const EsGrowthEnvView *env = &es_growth_snapshot(runner->growth)->state.env;
     const double *rewards = es_reward_totals(runner->reward);
-    for (int64_t e = 0; e < n; e++) {
+    double scale = (double)es_growth_model(runner->growth)->layout.n_host_weights /
+                   (double)es_growth_model(contest->runner->growth)->layout.n_host_weights;
+    for (int64_t e = 0; e < contest->n_counted; e++) {
         double *measure = outcomes[e].measure;
         measure[ES_MEASURE_TEST_ACCURACY] = results[e].test_accuracy;
         measure[ES_MEASURE_VALIDATION_ACCURACY] = results[e].validation_accuracy;
-        measure[ES_MEASURE_REWARD] = rewards[e];
-        measure[ES_MEASURE_PARAMETER_RATIO] = runner->parameter_ratio[e];
+        measure[ES_MEASURE_REWARD] = baseline == ES_BASELINE_NONE ? rewards[e] : NAN;
+        measure[ES_MEASURE_PARAMETER_RATIO] = runner->parameter_ratio[e] * scale;
         measure[ES_MEASURE_FOSSILS] = env->n_fossils[e];
         measure[ES_MEASURE_ROLLBACKS] = env->n_rollbacks[e];
     }
@@ -169,20 +261,107 @@ static void emit_progress(const Contest *contest, int variant, int64_t n_done) {
                                   &row, 1);
 }
 
-// All environments run at once; of the last batch those beyond n_episodes do not count.
-static EsStatus run_variant(Contest *contest, int a) {
-    EsEpisodeRunner *runner = contest->runner;
+// All environments run at once; of the last batch those beyond n_episodes do not count. Hosts begin
+// with `planted` [n_episodes], where there are such.
+static EsStatus run_episodes(Contest *contest, EsEpisodeRunner *runner, EsPolicy *policy,
+                             const EsFitTopology *planted, int a) {
     EsGrowVariant *variant = &contest->evaluation->variants[a];
     EsGrowWatch watch = {contest, watch_measured, watch_decided};
     int64_t n_envs = runner->settings->n_envs, n_all = contest->evaluation->n_episodes;
+    EsGrowBaseline baseline = a > 0 ? es_grow_baseline_parse(variant->name) : ES_BASELINE_NONE;
     ES_TRY(es_allocate(sizeof *variant->outcomes * (size_t)n_all, (void **)&variant->outcomes));
+    contest->running = runner;
     for (int64_t first = 0; first < n_all; first += n_envs) {
-        ES_TRY(
-            es_grow_episode_run(runner, contest->policies[a], ES_HELD_OUT_EPISODE + first, &watch));
-        take_outcomes(runner, variant->outcomes + first, ES_MIN(n_envs, n_all - first));
-        emit_progress(contest, a, ES_MIN(first + n_envs, n_all));
+        int64_t episode = ES_HELD_OUT_EPISODE + first;
+        contest->n_counted = ES_MIN(n_envs, n_all - first);
+        contest->taken = a == 0 && contest->finals != NULL ? contest->finals + first : NULL;
+        ES_TRY(planted != NULL
+                   ? es_grow_episode_run_planted(runner, policy, episode, planted + first,
+                                                 contest->n_counted, &watch)
+                   : es_grow_episode_run(runner, policy, episode, &watch));
+        take_outcomes(contest, baseline, variant->outcomes + first);
+        emit_progress(contest, a, first + contest->n_counted);
     }
     return ES_STATUS_OK;
+}
+
+// --- baselines ---
+
+// Parameters of the first variant's networks, mean over the episodes.
+static int64_t find_final_size(const Contest *contest) {
+    const EsGrowVariant *first = &contest->evaluation->variants[0];
+    const EsGrowthModel *model = es_growth_model(contest->runner->growth);
+    double ignored,
+        ratio = es_mean(&first->outcomes[0].measure[ES_MEASURE_PARAMETER_RATIO],
+                        contest->evaluation->n_episodes, sizeof *first->outcomes, &ignored);
+    return (int64_t)(ratio * (double)model->layout.n_host_weights + 0.5);
+}
+
+// In `runner`, where nothing grows.
+static EsStatus run_alone(Contest *contest, EsEpisodeRunner *runner, const EsFitTopology *planted,
+                          int a) {
+    EsPolicy *policy = NULL;
+    ES_TRY(es_grow_episode_open_policy(runner, "wait", &policy));
+    EsStatus status = run_episodes(contest, runner, policy, planted, a);
+    es_grow_episode_destroy_policy(runner, policy);
+    return status;
+}
+
+static EsStatus run_static(Contest *contest, const EsHostSpec *host, int a) {
+    EsEpisodeRunner runner;
+    ES_TRY(es_grow_episode_create_static(contest->runner, host, &runner));
+    EsStatus status = run_alone(contest, &runner, NULL, a);
+    es_grow_episode_destroy(&runner);
+    return status;
+}
+
+// As deep as the device runs it; where that is not as deep as the size allows, the rest goes into
+// width.
+static EsStatus run_deeper(Contest *contest, int64_t n_parameters, int a) {
+    const EsHostSpec *plain = &contest->runner->host;
+    EsHostSpec host = es_host_deepen(plain, n_parameters, ES_HOST_BLOCKS_MAX);
+    EsStatus status = run_static(contest, &host, a);
+    while (status == ES_STATUS_UNSUPPORTED && host.n_blocks > plain->n_blocks + 1) {
+        host = es_host_deepen(plain, n_parameters, host.n_blocks - 1);
+        EsHostSpec wider = es_host_widen(&host, n_parameters);
+        status = run_static(contest, &wider, a);
+    }
+    return status;
+}
+
+static EsStatus run_drawn(Contest *contest, int64_t n_parameters, int a) {
+    const EsGrowthModel *model = es_growth_model(contest->runner->growth);
+    int64_t n = contest->evaluation->n_episodes;
+    EsFitTopology *drawn = NULL;
+    ES_TRY(es_allocate(sizeof *drawn * (size_t)n, (void **)&drawn));
+    for (int64_t i = 0; i < n; i++) {
+        es_fit_topology_draw(&drawn[i], &contest->runner->host, model->slots, model->n_slots,
+                             n_parameters, (uint64_t)contest->runner->settings->run.seed,
+                             (uint32_t)i);
+    }
+    EsStatus status = run_alone(contest, contest->runner, drawn, a);
+    es_release(drawn);
+    return status;
+}
+
+static EsStatus run_variant(Contest *contest, int a) {
+    EsEpisodeRunner *runner = contest->runner;
+    if (contest->policies[a] != NULL) {
+        return run_episodes(contest, runner, contest->policies[a], NULL, a);
+    }
+    int64_t n_parameters = find_final_size(contest);
+    EsHostSpec host;
+    switch (es_grow_baseline_parse(contest->evaluation->variants[a].name)) {
+    case ES_BASELINE_WIDER:
+        host = es_host_widen(&runner->host, n_parameters);
+        return run_static(contest, &host, a);
+    case ES_BASELINE_DEEPER:
+        return run_deeper(contest, n_parameters, a);
+    case ES_BASELINE_SCRATCH:
+        return run_alone(contest, runner, contest->finals, a);
+    default:
+        return run_drawn(contest, n_parameters, a);
+    }
 }
 
 // --- earlier results ---
@@ -283,6 +462,16 @@ EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed)
     return status;
 }
 
+void es_grow_evaluation_order(const double *means, int n, int *order) {
+    for (int a = 0; a < n; a++) {
+        int at = a;
+        for (; at > 0 && means[a] > means[order[at - 1]]; at--) {
+            order[at] = order[at - 1];
+        }
+        order[at] = a;
+    }
+}
+
 // In the round after the last one: a resumed run takes rows of later rounds back, and they are
 // emitted again.
 static EsStatus emit_outcomes(const Contest *contest) {
@@ -317,6 +506,40 @@ static EsStatus emit_outcomes(const Contest *contest) {
     return ES_STATUS_OK;
 }
 
+// Makes room for the topologies of the first variant where "scratch" is still to run. The file of
+// an earlier session does not have them: the first variant runs again, with the same outcomes.
+static EsStatus want_finals(Contest *contest) {
+    EsGrowEvaluation *evaluation = contest->evaluation;
+    int is_wanted = 0;
+    for (int a = 1; a < evaluation->n_variants; a++) {
+        const EsGrowVariant *variant = &evaluation->variants[a];
+        is_wanted |= variant->outcomes == NULL &&
+                     es_grow_baseline_parse(variant->name) == ES_BASELINE_SCRATCH;
+    }
+    if (!is_wanted) {
+        return ES_STATUS_OK;
+    }
+    es_release(evaluation->variants[0].outcomes);
+    evaluation->variants[0].outcomes = NULL;
+    return es_allocate(sizeof *contest->finals * (size_t)evaluation->n_episodes,
+                       (void **)&contest->finals);
+}
+
+// Leaves out a baseline that the device cannot run, for the reason that was just given.
+static void drop_baseline(Contest *contest, int a) {
+    EsGrowEvaluation *evaluation = contest->evaluation;
+    es_log(ES_LOG_WARNING, "\"%s\" is left out of the comparison: %s", evaluation->variants[a].name,
+           es_status_detail());
+    es_release(evaluation->variants[a].outcomes);
+    for (int b = a + 1; b < evaluation->n_variants; b++) {
+        evaluation->variants[b - 1] = evaluation->variants[b];
+        contest->policies[b - 1] = contest->policies[b];
+    }
+    evaluation->n_variants--;
+    evaluation->variants[evaluation->n_variants] = (EsGrowVariant){.outcomes = NULL};
+    contest->policies[evaluation->n_variants] = NULL;
+}
+
 // Runs the missing variants. Every finished variant is saved at once: a session may end in the
 // next.
 static EsStatus run_variants(Contest *contest, const char *path) {
@@ -324,11 +547,18 @@ static EsStatus run_variants(Contest *contest, const char *path) {
     uint64_t seed = (uint64_t)contest->runner->settings->run.seed;
     int is_saved = 0;
     ES_TRY(take_saved(contest, path, &is_saved));
+    ES_TRY(want_finals(contest));
     for (int a = 0; a < evaluation->n_variants; a++) {
         if (evaluation->variants[a].outcomes != NULL) {
             continue;
         }
-        ES_TRY(run_variant(contest, a));
+        int is_baseline = contest->policies[a] == NULL;
+        EsStatus status = run_variant(contest, a);
+        if (status == ES_STATUS_UNSUPPORTED && is_baseline) {
+            drop_baseline(contest, a--);
+            continue;
+        }
+        ES_TRY(status);
         if (a + 1 < evaluation->n_variants) {
             ES_TRY(es_grow_evaluation_compare(evaluation, seed));
             ES_TRY(es_grow_evaluation_save(evaluation, path));

@@ -3,6 +3,9 @@
 // and the parameters are of one network: the one before the last decision. The reward is that of
 // all decisions; fossils and rollbacks count the last one.
 //
+// Beside policies, networks that never grow can be compared: baselines of the size that the
+// policy's networks end with, trained for as long, by the same recipe, on the same episodes.
+//
 //     EsGrowEvaluation *evaluation;
 //     ES_TRY(es_grow_evaluate(&runner, "ppo", "policy.safetensors", run, &evaluation));
 //     print(evaluation->variants[1].difference[ES_MEASURE_TEST_ACCURACY].low);
@@ -36,15 +39,35 @@ typedef enum EsGrowMeasure {
 
 const char *es_grow_measure_name(EsGrowMeasure measure); // "test_accuracy"
 
+// NAME, name, meaning: variants that are no policies. The size of the policy's networks is the mean
+// over the held-out episodes. The last two plant seeds, which the CPU does alone.
+#define ES_GROW_BASELINES(X)                                                                       \
+    X(WIDER, wider, "a host with more channels, of at most the mean final size")                   \
+    X(DEEPER, deeper, "a host with more blocks, of at most that size")                             \
+    X(SCRATCH, scratch, "each episode's final topology, from its first step on")                   \
+    X(TOPOLOGIES, topologies, "random topologies of at most that size, one per episode")
+
+typedef enum EsGrowBaseline {
+    ES_BASELINE_NONE, // a policy
+#define X(NAME, name, meaning) ES_BASELINE_##NAME,
+    ES_GROW_BASELINES(X)
+#undef X
+        ES_N_BASELINES
+} EsGrowBaseline;
+
+EsGrowBaseline es_grow_baseline_parse(const char *name);       // "wider"
+const char *es_grow_baseline_meaning(EsGrowBaseline baseline); // "a host with more channels, ..."
+
 // One episode.
 typedef struct EsGrowOutcome {
-    double measure[ES_N_MEASURES]; // by EsGrowMeasure; accuracies in percent
+    double measure[ES_N_MEASURES]; // by EsGrowMeasure; accuracies in percent; NaN: no reward
 } EsGrowOutcome;
 
-// One policy.
+// One policy, or a baseline.
 typedef struct EsGrowVariant {
-    char name[1024];                      // ppo, heuristic, a file
-    char hash[ES_SHA256_TEXT_BYTES];      // of the file it comes from, "" for none
+    char name[1024];                      // ppo, heuristic, a file, wider
+    char hash[ES_SHA256_TEXT_BYTES];      // of the file it comes from, "" for none; of a baseline
+                                          // that of the first variant
     EsGrowOutcome *outcomes;              // owned [n_episodes]; NULL until it has run
     EsInterval mean[ES_N_MEASURES];       // bootstrap over episodes
     EsInterval difference[ES_N_MEASURES]; // first variant - this one, paired; 0 of the first
@@ -74,6 +97,12 @@ const char *es_grow_evaluation_difference(const EsGrowEvaluation *a, const EsGro
 
 // Checks whether the comparison that the settings ask for can be made: before hours of training.
 EsStatus es_grow_evaluate_check(EsEpisodeRunner *runner);
+
+// Returns whether that comparison has hosts of other sizes.
+int es_grow_evaluate_has_static(const EsGrowSettings *settings);
+
+// Variants by their mean of a measure, the highest first; of equal ones the first is.
+void es_grow_evaluation_order(const double *means, int n, int *order);
 
 // --- as JSON, evaluation.json of a run folder ---
 

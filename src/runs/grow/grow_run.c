@@ -122,19 +122,21 @@ void es_grow_run_destroy(EsGrowRun *grow) {
 
 // --- memory ---
 
-// Hosts with up to n_seeds, those of the comparison included where it has its own.
+// Hosts with up to n_seeds, those of the comparison included where it has its own: fewer, or static
+// ones, whose size is not known yet and taken to be that of the others.
 static EsStatus find_host_bytes(EsGrowRun *grow, int n_seeds, size_t *bytes) {
     const EsGrowSettings *settings = grow->settings;
     EsGrowth *growth = grow->runner.growth;
     int64_t n_evaluated = es_grow_settings_evaluated(settings);
     int n_own = n_evaluated > 0 ? es_grow_settings_evaluated_envs(settings) : 0;
+    int n_sets = (n_own < settings->n_envs) + es_grow_evaluate_has_static(settings);
     int64_t n_episodes = (int64_t)settings->run.n_rounds * settings->n_envs;
     size_t compared_bytes = 0;
     ES_TRY(es_growth_episode_bytes(growth, n_episodes, n_seeds, bytes));
-    if (n_own > 0 && n_own < settings->n_envs) {
+    if (n_own > 0 && n_sets > 0) {
         ES_TRY(es_growth_episode_bytes(growth, n_evaluated, n_seeds, &compared_bytes));
-        *bytes +=
-            compared_bytes + grow->runner.hosts_bytes / (size_t)settings->n_envs * (size_t)n_own;
+        compared_bytes += grow->runner.hosts_bytes / (size_t)settings->n_envs * (size_t)n_own;
+        *bytes += compared_bytes * (size_t)n_sets;
     }
     return ES_STATUS_OK;
 }

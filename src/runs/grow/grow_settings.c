@@ -101,8 +101,10 @@ static const EsConfigKey keys[] = {
     ES_REWARD_CONFIG_KEYS(EsGrowSettings, reward),
     ES_CONFIG_INT(EsGrowSettings, n_evaluated, "evaluate", "episodes", "-1", -1, 1000000,
                   "held-out episodes per policy at the end; -1 = 64 for learned policies, else 0"),
-    ES_CONFIG_TEXT(EsGrowSettings, against, "evaluate", "against", "wait,random,heuristic",
-                   "policies to compare with on the same episodes: names, script:FILE, files"),
+    ES_CONFIG_TEXT(EsGrowSettings, against, "evaluate", "against",
+                   "wait,random,heuristic,wider,deeper",
+                   "policies to compare with on the same episodes: names, script:FILE, files; and "
+                   "networks of the final size: wider, deeper, scratch, topologies"),
     ES_CONFIG_BOOL(EsGrowSettings, is_greedy, "evaluate", "greedy", "off",
                    "learned policies take the most likely action instead of drawing"),
 };

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Commands on a GPU: what a growth run tells about its captures, what a played step asks of the device, and what a profile
-# calls its launches.
+# Commands on a GPU: what a growth run tells about its captures, what a comparison leaves out, what a played step asks of
+# the device, and what a profile calls its launches.
 #
 # usage: device_commands_test.sh PATH_TO_ESPER
 # exit code: 0 as expected, 1 not, 77 there is no CUDA device
@@ -24,6 +24,24 @@ expect_text "fall-backs" "$(ask "$folder/run" "SELECT n_fallbacks || ' ' || (fal
 expect_text "replays go on, captures do not" "$(ask "$folder/run" "SELECT b.n_replays > a.n_replays AND a.capture_ms > 0
     AND a.capture_ms = b.capture_ms AS goes_on FROM rounds a, rounds b WHERE a.round = 1 AND b.round = 2")" 1
 expect_text "plans are the CPU's" "$(ask "$folder/run" "SELECT count(n_builds) FROM event_plans_measured")" 0
+
+# --- a comparison: what a GPU cannot run is left out, and deeper hosts have as many blocks as it runs ---
+# the seed is as large as many blocks of four channels
+printf '[host]\nname = narrow\n[block0]\nchannels = 4\npool = max\n[block1]\nchannels = 16\n' > "$folder/host.ini"
+printf '1 * germinate r0c1 conv_heavy tempo=fast\n' > "$folder/large.txt"
+write_npy "$folder/images.npy" 60,8,8 'i % 251'
+write_npy "$folder/labels.npy" 60 'i % 2'
+run 0 grow --task "$folder/host.ini" --data "$folder/images.npy" --labels "$folder/labels.npy" --slots r0c1 --device cuda --batch 4 \
+    --step-batches 1 --envs 1 --rounds 0 --episode-steps 3 --policy "script:$folder/large.txt" --eval 1 \
+    --evaluate.against=wait,deeper,scratch --out "$folder/compared"
+expect_part "seeds that are planted" "$err" '"scratch" is left out of the comparison: it plants seeds, which --device cpu does alone'
+python3 - "$folder/compared/evaluation.json" << 'PYTHON' || fail "a comparison on a GPU"
+import json, sys
+arms = {arm["policy"]: arm["episodes"]["parameter_ratio"][0] for arm in json.load(open(sys.argv[1]))["arms"]}
+assert list(arms)[1:] == ["wait", "deeper"], arms
+grown = next(iter(arms.values()))
+assert grown > 4 and 0.7 * grown < arms["deeper"] <= grown, arms
+PYTHON
 
 # --- a played step: one synchronisation, nothing allocated, whatever the number of environments ---
 run 0 bench sync "${small[@]}" --sweep envs=1,2 --filter growth --allow-busy

@@ -20,7 +20,7 @@ case $command in
     grow) # a policy learns, and is compared at the end
         rounds=6
         settings+=(--task tiny --envs 4 --episode-steps 6 --step-batches 2 --validation-images 200 --policy ppo --hidden 16
-            --eval 8)
+            --eval 8 --evaluate.against=wait,random,wider,scratch)
         results=(policy.safetensors evaluation.json)
         ;;
     fit) # candidates grow, some are dropped, and the best network is kept
@@ -68,7 +68,7 @@ for ((kill = 1; kill <= n_kills; kill++)); do
     done
     if [[ $command == grow ]]; then
         n_played=$("$esper" query "$run" "select count(*) from episodes where arm is not null" --csv | tr -d '\r' | tail -1)
-        [[ $n_played == 32 ]] || fail "kill $kill at $moment_ms ms: held-out episodes in the database: $n_played, expected 32"
+        [[ $n_played == 40 ]] || fail "kill $kill at $moment_ms ms: held-out episodes in the database: $n_played, expected 40"
     fi
     [[ -z $(find "$run" -name '*.tmp') ]] || fail "kill $kill at $moment_ms ms: leaves $(find "$run" -name '*.tmp')"
     # every round is in the database once, whatever was written twice

@@ -30,12 +30,17 @@ run 2 fit --data tiny --batch 9000
 expect_part "a batch that is too large" "$err" "larger than the 8000 training samples"
 run 2 fit --data tiny --policy heuristics
 expect_part "no such policy" "$err" 'no policy "heuristics"'
+echo "2 0 germinate r0c0 norm" > schedule
+run 2 fit --data tiny --policy script:schedule
+expect_part "a schedule for several candidates" "$err" "script:FILE goes with --candidates 1, not 4"
 run 2 fit --data tiny --compare 2 --max-seconds 5
 expect_part "a comparison of fits of other lengths" "$err" "--compare needs fits of equal length"
 run 2 fit --data tiny --candidates 0
 expect_part "no candidates" "$err" "--candidates: 0 is outside 1..256"
-"$esper" fit --data tiny --device cuda --out cuda > out.txt 2> err.txt && fail "--device cuda: exit code 0"
-grep -q "fit runs on the CPU" err.txt || grep -qi "cuda" err.txt || fail "--device cuda: $(cat err.txt)"
+if ! "$esper" info | grep -q "cuda:0"; then
+    run 2 fit --data tiny --device cuda --out cuda
+    expect_part "no GPU" "$err" "cuda:0 was asked for"
+fi
 [[ ! -e runs && ! -e cuda ]] || fail "a refused fit leaves a folder"
 
 # --- a dry run ---
@@ -46,7 +51,6 @@ expect_part "dry run" "$out" "# time"
 [[ ! -e runs ]] || fail "a dry run makes a folder"
 
 # --- the policy of a resumed fit is the one that it began with ---
-echo "2 0 germinate r0c0 norm" > schedule
 run 0 fit --data tiny --task tiny --candidates 1 --epochs 3 --epoch-batches 2 --policy script:schedule --out scripted
 run 0 fit --resume scripted
 echo "3 0 wait" >> schedule
@@ -61,9 +65,14 @@ import json, sys
 found = json.loads(sys.argv[1])
 for variant in "fit host wider deeper scratch random search".split():
     assert 0 <= found[variant]["test_accuracy"][0] <= 100, variant
+    assert found[variant]["diverged"] == 0, variant
 assert found["fit"]["against_fit"][0] == 0
+first, second = (json.load(open(f"compared/networks/{i}/network.json"))["made_by"] for i in (1, 2))
+assert second["seed"] == first["seed"] + 1 and second["data_sha256"] == first["data_sha256"], second
+assert second["command"] == "fit" and second["policy"] == first["policy"], second
+assert second["test_accuracy"] > 0 and second["validation_accuracy"] > 0, second
 PYTHON
-[[ -e compared/networks/2/network.json ]] || fail "the fit of the second seed left no network"
+expect_part "progress of a comparison" "$err" "comparison, seed 2 of 2: its host alone, test accuracy "
 before=$out
 python3 - compared/comparison.json << 'PYTHON'
 import json, sys
@@ -71,10 +80,40 @@ found = json.load(open(sys.argv[1]))
 found["search"][1] = found["wider"][0] = None
 json.dump(found, open(sys.argv[1], "w"))
 PYTHON
-run 0 fit --resume compared --json
+run 0 fit --resume compared --json --quiet
+expect_text "progress of a quiet comparison" "$err" ""
 [[ $out == "$before" ]] || fail "a comparison that is gone on with ends otherwise: $out, not $before"
 run 0 fit --resume compared
 expect_part "comparison" "$out" "comparison, 2 seeds, test accuracy in %"
+run 0 fit --resume compared --compare 1
+expect_part "a comparison of fewer seeds" "$out" "comparison, 1 seed, test accuracy in %"
+run 0 fit --resume compared --compare 2 --json
+expect_text "outcomes that are known" "$(grep -c "comparison, seed" <<< "$err")" 0
+[[ $out == "$before" ]] || fail "a comparison of more seeds again: $out, not $before"
+# seeds that diverged are counted and left out
+python3 - compared/comparison.json << 'PYTHON'
+import json, sys
+found = json.load(open(sys.argv[1]))
+nothing = {"test_accuracy": None, "validation_accuracy": None, "parameters": None}
+found["wider"] = [nothing, None]
+found["fit"][1] = found["random"][0] = nothing
+for variant in "host", "deeper", "scratch":
+    found[variant][1] = None
+json.dump(found, open(sys.argv[1], "w"))
+PYTHON
+run 0 fit --resume compared --quiet
+[[ $out =~ "a wider host of the final size         diverged"$'\n' ]] || fail "diverged: $out"
+[[ $out =~ "this fit  "[^$'\n']*"without 1 seed that diverged"$'\n' ]] || fail "diverged: $out"
+[[ $out =~ "random growth"[^$'\n']*"without 1 seed that diverged"$'\n' ]] || fail "diverged: $out"
+[[ $out != *nan* ]] || fail "diverged: $out"
+run 0 fit --resume compared --quiet --json
+python3 - "$out" << 'PYTHON' || fail "diverged: $out"
+import json, sys
+found = json.loads(sys.argv[1])
+assert found["wider"]["test_accuracy"] == [None] * 3 and found["wider"]["diverged"] == 1
+assert found["fit"]["diverged"] == 1 and found["fit"]["test_accuracy"][0] == found["test_accuracy"]
+assert found["host"]["diverged"] == 0 and found["search"]["diverged"] == 0
+PYTHON
 
 # --- a whole run ---
 run 0 fit "${small[@]}" --out whole --threads 1
@@ -103,6 +142,11 @@ with open("images.idx", "wb") as file:
 PYTHON
 run 0 predict whole images.idx
 expect_text "predictions" "$(wc -l <<< "$out")" 41
+mkdir pictures
+if "$esper" data tiny --contact-sheet pictures/sheet.png > /dev/null; then
+    run 0 predict whole pictures/
+    expect_part "names in a folder" "$out" $'\npictures/sheet.png\t'
+fi
 run 0 export whole --c exported
 run 0 fit "${small[@]}" --out json --json --quiet
 same_network "as JSON" whole json
@@ -148,20 +192,8 @@ expect_part "another command" "$err" "\`esper fit --resume whole\` goes on with 
 
 # data, labels, host and run are found from another directory, too
 mkdir data elsewhere
-python3 - << 'PYTHON'
-import struct
-
-
-def write(path, shape, values):
-    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".encode()
-    header += b" " * (-(len(header) + 11) % 64) + b"\n"
-    with open(path, "wb") as file:
-        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(values))
-
-
-write("data/images.npy", (300, 8, 8), (i * i // 64 % 256 for i in range(300 * 64)))
-write("data/answers.npy", (300,), (i % 3 for i in range(300)))
-PYTHON
+write_npy data/images.npy 300,8,8 'i * i // 64 % 256'
+write_npy data/answers.npy 300 'i % 3'
 printf '[host]\nname = mine\n[block0]\nchannels = 4\npool = max\n[block1]\nchannels = 6\n' > data/host.ini
 npy=(--data images.npy --labels answers.npy --task host.ini --candidates 2 --epochs 3 --checkpoint.every=1 --quiet)
 (cd data && "$esper" fit "${npy[@]}" --out ../npy > /dev/null) || fail "images in an array"
@@ -170,6 +202,33 @@ rm -r npy/checkpoints/3
 (cd data && "$esper" fit "${npy[@]}" --out ../npy-whole > /dev/null)
 same_network "resumed elsewhere" npy npy-whole
 expect_part "its host" "$(cat npy/networks/1/network.json)" '"mine"'
+
+# --- rows of numbers, which augmentation leaves alone ---
+python3 - << 'PYTHON'
+with open("rows.csv", "w") as file:
+    file.write("a,b,label\n" + "".join(f"{i % 7},{i % 5},{'no' if i % 7 < 3 else 'yes'}\n" for i in range(200)))
+PYTHON
+run 0 fit --data rows.csv --max-params 300 --candidates 1 --epochs 2 --out rows
+[[ $err != *"no effect"* ]] || fail "a note that was not asked for: $err"
+run 0 fit --data rows.csv --max-params 300 --candidates 1 --epochs 2 --recipe.erase=0.5 --out erased
+expect_text "a note" "$(grep -c "^note: pad, flip and erase have no effect on rows of numbers$" <<< "$err")" 1
+
+# --- few rows: the network that is kept is a late one, also when its fit was killed after a better epoch ---
+python3 - << 'PYTHON'
+with open("noisy.csv", "w") as file:
+    file.writelines(f"{i * 37 % 101},{i * 53 % 97},{i * 7919 % 1009 % 10 < 3 or i * 37 % 101 > 50}\n" for i in range(120))
+PYTHON
+noisy=(--data noisy.csv --max-params 300 --candidates 2 --epochs 30 --checkpoint.every=1 --checkpoint.keep=100 --quiet)
+run 0 fit "${noisy[@]}" --out noisy --json
+python3 -c 'import json, sys; assert json.loads(sys.argv[1])["epoch"] > 20' "$out" || fail "an early network: $out"
+better=$(grep -l top_accuracy noisy/checkpoints/*/rank0.json | head -1)
+[[ -n $better ]] || fail "no epoch of the noisy rows is better than a later one"
+cp -r noisy noisy-whole
+for checkpoint in noisy/checkpoints/*; do
+    (($(basename "$checkpoint") <= $(basename "$(dirname "$better")"))) || rm -r "$checkpoint"
+done
+run 0 fit --resume noisy --quiet
+same_network "resumed after a better epoch" noisy noisy-whole
 
 # --- budgets ---
 many=(--data tiny --candidates 4 --epochs 500 --max-params 4000 --epoch-batches 12 --policy random --quiet)
@@ -180,11 +239,35 @@ cp -r target/networks target-networks
 run 0 fit --resume target --quiet
 expect_text "epochs of a resumed run that is done" "$(ask target "select count(*) from rounds")" "$n"
 cmp target-networks/1/network.safetensors target/networks/1/network.safetensors || fail "a resumed run that is done trains on"
+# another target, and no target at all, are gone on to
+run 0 fit --resume target --quiet --target-accuracy 18
+((n < $(ask target "select count(*) from rounds"))) || fail "a higher target ends at the same epoch"
 run 0 fit "${many[@]}" --max-seconds 0.3 --out seconds
 n=$(ask seconds "select count(*) from rounds")
 ((n < 400)) || fail "--max-seconds 0.3 takes $n epochs"
 run 0 fit --resume seconds --quiet
 expect_text "epochs of a resumed run that is done" "$(ask seconds "select count(*) from rounds")" "$n"
+# reading of data counts, and earlier sessions do; a first epoch is always run
+seconds_of() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["values"]["seconds"]["real"])' "$1/checkpoints/$2/rank0.json"; }
+run 0 fit "${many[@]}" --max-seconds 0.001 --out instant
+expect_text "epochs within no time" "$(ask instant "select count(*) from rounds")" 1
+before=$(seconds_of instant 1)
+run 0 fit --resume instant --max-seconds "$before" --quiet
+expect_text "epochs of a resumed run that is late" "$(ask instant "select count(*) from rounds")" 1
+in_epochs=$(ask instant "select sum(seconds) from rounds")
+python3 -c 'import sys; exit(not float(sys.argv[1]) > float(sys.argv[2]))' "$before" "$in_epochs" || fail "$before s in all, $in_epochs s in epochs"
+
+# without --epochs there are as many as end in time, the same ones after a resume; 20 without a time
+run 0 fit --data tiny --candidates 2 --max-params 4000 --epoch-batches 12 --max-seconds 1 --out timed
+expect_part "epochs by time" "$err" "(as many as --max-seconds 1 allows; with all candidates one takes "
+n=$(sed -n 's/^rounds = //p' timed/config.ini)
+((n >= 1 && n <= 200)) || fail "epochs by time: $n"
+run 0 fit --resume timed --quiet
+expect_text "epochs of a resumed run" "$(sed -n 's/^rounds = //p' timed/config.ini)" "$n"
+run 0 fit --data tiny --candidates 1 --max-params 4000 --epoch-batches 2 --quiet --out twenty
+expect_text "epochs by default" "$(ask twenty "select count(*) from rounds")" 20
+run 0 fit --help
+[[ $out != *round* ]] || fail "rounds in the help: $(grep round <<< "$out")"
 
 # --- Ctrl-C ---
 # interrupt NAME EVENT ARGUMENTS...: SIGINT once there is such an event; the exit code is that of every interrupted run

@@ -26,9 +26,9 @@ expect_text "rewards that are not the sum of their terms" "$(ask a "select count
 # the round's reward is the mean of its episodes'
 expect_text "rounds with another mean" "$(ask a "select count(*) from rounds r where abs(r.reward - (select avg(e.reward) from episodes e
     where e.round = r.round)) > 1e-9")" 0
-# four policies play six episodes each, in the round after the last, apart from all training
+# six variants play six episodes each, in the round after the last, apart from all training
 expect_text "held-out episodes" "$(ask a "select count(*) || ' ' || count(distinct arm) || ' ' || min(episode) || ' ' || max(episode)
-    || ' ' || min(round) as found from episodes where arm is not null and test_accuracy is not null")" "24 4 1073741824 1073741829 3"
+    || ' ' || min(round) as found from episodes where arm is not null and test_accuracy is not null")" "36 6 1073741824 1073741829 3"
 [[ -f a/policy.safetensors ]] || fail "no policy in the run folder"
 cmp a/policy.safetensors a/checkpoints/2/policy.safetensors || fail "the run's policy is not the last checkpoint's"
 cmp -s a/policy.safetensors a/checkpoints/1/policy.safetensors && fail "the second update changed nothing"
@@ -51,18 +51,18 @@ touch -d '2001-01-01' a/evaluation.json
 run 0 grow --resume a --quiet --json
 expect_part "comparison of a finished run" "$out" '"n_episodes": 6'
 expect_text "time of its file" "$(stat -c %Y a/evaluation.json)" "$(date -d 2001-01-01 +%s)"
-expect_text "held-out episodes" "$(ask a "select count(*) from episodes where arm is not null")" 24
+expect_text "held-out episodes" "$(ask a "select count(*) from episodes where arm is not null")" 36
 # one that asks for other episodes plays them
 run 0 grow --resume a --quiet --eval 3 --json
 expect_part "another comparison" "$out" '"n_episodes": 3'
-expect_text "held-out episodes" "$(ask a "select count(*) from episodes where arm is not null")" 12
+expect_text "held-out episodes" "$(ask a "select count(*) from episodes where arm is not null")" 18
 
 # --- a comparison that was left goes on with the arms that are missing ---
 cp -r b left
 python3 - left/evaluation.json << 'PYTHON'
 import json, sys
 whole = json.load(open(sys.argv[1]))
-assert [arm["policy"] for arm in whole["arms"]] == ["ppo", "wait", "random", "heuristic"]
+assert [arm["policy"] for arm in whole["arms"]] == ["ppo", "wait", "random", "heuristic", "wider", "deeper"]
 whole["arms"][1]["episodes"]["rollbacks"][3] = 77  # shows whether it plays again
 del whole["arms"][2:]
 json.dump(whole, open(sys.argv[1], "w"))
@@ -73,7 +73,7 @@ import json, sys
 whole, left = (json.load(open(path))["arms"] for path in sys.argv[1:])
 assert [arm["policy"] for arm in left] == [arm["policy"] for arm in whole]
 assert left[1]["episodes"]["rollbacks"][3] == 77, "a saved arm has played again"
-for a in (0, 2, 3):
+for a in (0, 2, 3, 4, 5):
     assert left[a] == whole[a], (left[a], whole[a])
 text = json.load(open(sys.argv[2]))
 text["arms"][0]["episodes"]["rollbacks"][3] = 88
@@ -106,6 +106,51 @@ for n in 1 3 4 7; do
 done
 expect_text "hosts that played" "$(ask wide-7 "select count(distinct env) from episodes where arm is not null")" 4
 expect_text "hosts that played" "$(ask wide-3 "select count(distinct env) from episodes where arm is not null")" 2
+
+# --- networks that never grow ---
+# a host of the size that waiting ends with is the host, and so is its topology: the same bits
+run 0 grow "${host[@]}" --policy wait --rounds 0 --eval 6 --evaluate.against=wider,deeper,scratch --quiet --out still
+# two seeds of different size from scratch, and hosts as large as the mean
+printf '1 0-1 germinate r0c1 conv_light style=linear_add tempo=fast\n1 2-3 germinate r0c0 norm tempo=fast\n' > two.txt
+sizes=(--envs 4 --episode-steps 8 --step-batches 2 --validation-images 200 --policy script:two.txt --rounds 1 --eval 8)
+baselines=wait,wider,deeper,scratch,topologies
+mkdir scratch # a folder of that name is not a policy
+run 0 grow "${sizes[@]}" --evaluate.against=$baselines --quiet --threads 2 --out grown
+rmdir scratch
+expect_part "meaning" "$out" "scratch: each episode's final topology, from its first step on"
+expect_text "rows of the table" "$(awk 'NR > 2 && NF == 0 { exit } NR > 2 { print $2 }' <<< "$out")" \
+    "$(awk 'NR > 2 && NF == 0 { exit } NR > 2 { print $2 }' <<< "$out" | sort -rg)"
+expect_text "rewards of what never grew" "$(ask grown "select count(reward) from episodes where arm in ('wider', 'deeper', 'scratch', 'topologies')")" 0
+python3 - still/evaluation.json grown/evaluation.json << 'PYTHON' || fail "networks that never grow"
+import json, sys
+still, grown = (json.load(open(path)) for path in sys.argv[1:])
+measures = ("test_accuracy", "validation_accuracy", "parameter_ratio", "fossils", "rollbacks")
+wait = still["arms"][0]["episodes"]
+for arm in still["arms"][1:]:
+    assert all(arm["episodes"][name] == wait[name] for name in measures), arm["policy"]
+    assert arm["episodes"]["reward"] == [None] * 6
+arms = {arm["policy"]: arm["episodes"] for arm in grown["arms"]}
+policy = grown["arms"][0]["episodes"]
+assert len(set(policy["parameter_ratio"])) == 2, policy["parameter_ratio"]
+assert arms["scratch"]["parameter_ratio"] == policy["parameter_ratio"]
+assert arms["scratch"]["fossils"] == [1] * 8, arms["scratch"]["fossils"]
+assert arms["scratch"]["test_accuracy"] != policy["test_accuracy"]
+mean = sum(policy["parameter_ratio"]) / 8
+assert 1 < arms["wider"]["parameter_ratio"][0] <= mean + 1e-3
+for name in ("wider", "deeper"):
+    assert len(set(arms[name]["parameter_ratio"])) == 1
+assert max(arms["topologies"]["parameter_ratio"]) <= mean + 1e-3 and sum(arms["topologies"]["fossils"]) > 0
+PYTHON
+# a comparison that was left before "scratch" goes on to the same bytes
+cp -r grown left-off
+python3 - left-off/evaluation.json << 'PYTHON'
+import json, sys
+whole = json.load(open(sys.argv[1]))
+del whole["arms"][4:]
+json.dump(whole, open(sys.argv[1], "w"))
+PYTHON
+run 0 grow --resume left-off --quiet
+cmp grown/evaluation.json left-off/evaluation.json || fail "a comparison that was left before its topologies"
 
 # --- a policy's file plays; equal policies differ by nothing, exactly ---
 cp b/policy.safetensors first.safetensors
@@ -228,6 +273,9 @@ for preset in "$root"/configs/*.ini; do
     [[ $preset == */prove_* ]] && continue
     run 0 grow --config "$preset" --envs 2 --dry-run
     expect_part "$preset" "$out" "# policy"
+    for setting in "schedule = cosine" "warmup = 0.05" "nesterov = true" "border = reflect"; do
+        expect_part "recipe of $preset" "$out" "$setting"
+    done
 done
 
 # --- mistakes ---

@@ -22,9 +22,11 @@ static void begin_case(Case *test, const char *policy, int64_t max_parameters, u
     EsGrowthOptions growth = small_options("all", 1);
     growth.settings.episode_steps = STEPS;
     growth.seed = seed;
+    growth.n_validation_images = seed % 2 == 0 ? 40 : 24; // all, or some to decide on
     test->options = (EsFitGroupOptions){.growth = growth,
                                         .dataset = &test->dataset,
                                         .device = test->device,
+                                        .cpu = test->device,
                                         .policy = policy,
                                         .max_parameters = max_parameters};
 }
@@ -55,6 +57,17 @@ static void check_networks(const EsFitGroup *group, int64_t most) {
     }
 }
 
+// Losses and accuracies are those of the whole validation split.
+static void check_measured(const EsFitGroup *group) {
+    double loss[8], accuracy[8];
+    REQUIRE_OK(
+        es_growth_evaluate(group->growth, &group->options.dataset->validation, loss, accuracy));
+    for (int i = 0; i < group->n; i++) {
+        EXPECT_NEAR(group->loss[i], loss[i], 0);
+        EXPECT_NEAR(group->accuracy[i], accuracy[i], 0);
+    }
+}
+
 TEST(no_candidate_exceeds_the_limit) {
     static const int64_t limits[] = {375, 400, 450, 600, 1000, 3000};
     for (size_t k = 0; k < ES_COUNT_OF(limits); k++) {
@@ -66,6 +79,7 @@ TEST(no_candidate_exceeds_the_limit) {
         for (int step = 0; step < STEPS; step++) {
             REQUIRE_OK(es_fit_group_advance(group));
             check_networks(group, limits[k]);
+            check_measured(group);
             REQUIRE_OK(es_fit_group_decide(group));
             check_networks(group, limits[k]);
             n_seeds += count_seeds(group);
@@ -147,12 +161,49 @@ TEST(a_loaded_group_goes_on_with_the_same_bits) {
     end_case(&test);
 }
 
+TEST(a_policy_file_may_not_change_on_the_way) {
+    Case test;
+    char policy[512];
+    write_temp_text("schedule", "2 * germinate r0c0 norm\n");
+    snprintf(policy, sizeof policy, "script:%s", temp_path("schedule"));
+    begin_case(&test, policy, 2000, 1);
+    EsFitGroup *group = create_group(&test, 3, 0);
+    REQUIRE_OK(es_fit_group_advance(group));
+    REQUIRE_OK(es_fit_group_decide(group));
+    REQUIRE_OK(es_fit_group_keep(group, (int[]){0, 2}, 2));
+    write_temp_text("schedule", "3 * germinate r0c0 norm\n");
+    REQUIRE_OK(es_fit_group_advance(group));
+    REQUIRE_OK(es_fit_group_decide(group));
+    EXPECT_STATUS(es_fit_group_keep(group, (int[]){1}, 1), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "has changed since the fit began");
+    EXPECT_EQ(group->n, 2); // it is as it was
+    es_fit_group_destroy(group);
+    end_case(&test);
+}
+
+// A policy in training for the hosts of a group.
+static void save_policy(const Case *test, const EsFitGroup *group, const char *path) {
+    const EsGrowthSettings *settings = es_growth_settings(group->growth);
+    const EsPolicySpec spec = es_policy_spec_default(settings->n_slots, 16);
+    const EsPpoSettings ppo = es_policy_ppo_defaults();
+    const EsPolicyContext context = {.settings = settings,
+                                     .slots = es_growth_model(group->growth)->slots,
+                                     .device = test->device,
+                                     .n_envs = 1,
+                                     .seed = 1};
+    EsPolicy *policy = NULL;
+    REQUIRE_OK(es_policy_create(&spec, &ppo, &context, STEPS, &policy));
+    REQUIRE_OK(es_policy_save(policy, path));
+    es_policy_destroy(policy);
+}
+
 TEST(the_policy_is_named_with_a_reason) {
     Case test;
     begin_case(&test, "", 2000, 1);
+    test.options.policy_folder = "";
     EsFitGroup *group = create_group(&test, 1, 0);
     EXPECT_TEXT(group->policy_name, "eager");
-    EXPECT_CONTAINS(group->reason, "ES_POLICY_DIR names no folder");
+    EXPECT_TEXT(group->reason, "there is no policy in ES_POLICY_DIR, nor beside the program");
     es_fit_group_destroy(group);
     // a file that is no policy is passed over, and the reason says so
     write_temp_text("broken.safetensors", "nothing");
@@ -161,6 +212,12 @@ TEST(the_policy_is_named_with_a_reason) {
     group = create_group(&test, 1, 0);
     EXPECT_TEXT(group->policy_name, "eager");
     EXPECT_CONTAINS(group->reason, "broken.safetensors does not fit: ");
+    // one that was trained for this host is taken
+    save_policy(&test, group, temp_path("made.safetensors"));
+    es_fit_group_destroy(group);
+    group = create_group(&test, 1, 0);
+    EXPECT_TEXT(group->policy_name, temp_path("made.safetensors"));
+    EXPECT_TEXT(group->reason, "it was trained for such a host");
     es_fit_group_destroy(group);
     test.options.policy = "nothing-like-it";
     EXPECT_STATUS(es_fit_group_create(&test.options, 1, 0, &group), ARGUMENT);

@@ -6,6 +6,7 @@
 #include "control/policy/policy_training.h"
 #include "es_test.h"
 #include "growth/engine/growth_device.h"
+#include "runs/grow/grow_evaluate.h"
 #include "tensor/profile.h"
 
 #define STEPS_MAX 64
@@ -238,6 +239,40 @@ TEST(refused_captures_of_decisions_are_told) {
     EXPECT(runner.replays.fallback[0] != '\0');
     es_profile_stop(device);
     es_grow_episode_destroy_policy(&runner, policy);
+    es_grow_episode_destroy(&runner);
+    es_device_close(device);
+}
+
+// Larger hosts run there beside those that grow; what plants seeds is left out.
+TEST(comparisons_on_a_gpu_have_static_hosts) {
+    EsGrowSettings settings = small_settings();
+    static Trace trace;
+    EsDevice *device = NULL;
+    EsEpisodeRunner runner, larger;
+    EsPolicy *policy = NULL;
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    settings.episode_steps = 2;
+    settings.n_evaluated = ENVS;
+    REQUIRE_OK(es_grow_episode_open_device(&settings, &device));
+    REQUIRE_OK(es_grow_episode_create(&settings, device, &runner));
+    int64_t n_host = es_growth_model(runner.growth)->layout.n_host_weights;
+    EsHostSpec hosts[] = {es_host_widen(&runner.host, 3 * n_host),
+                          es_host_deepen(&runner.host, 3 * n_host, ES_HOST_BLOCKS_MAX)};
+    for (size_t h = 0; h < ES_COUNT_OF(hosts); h++) {
+        REQUIRE_OK(es_grow_episode_create_static(&runner, &hosts[h], &larger));
+        REQUIRE_OK(es_grow_episode_open_policy(&larger, "wait", &policy));
+        trace = (Trace){.runner = &larger, .policy = policy, .stop_at = -1};
+        EsGrowWatch watch = {&trace, see_measured, see_decided};
+        REQUIRE_OK(es_grow_episode_run(&larger, policy, 20, &watch));
+        EXPECT(es_growth_model(larger.growth)->layout.n_host_weights > 2 * n_host);
+        EXPECT_EQ(trace.n_decided, 2);
+        es_grow_episode_destroy_policy(&larger, policy);
+        es_grow_episode_destroy(&larger);
+    }
+    snprintf(settings.against, sizeof settings.against, "wait,wider,deeper,scratch");
+    EXPECT_STATUS(es_grow_evaluate_check(&runner), OK);
     es_grow_episode_destroy(&runner);
     es_device_close(device);
 }

@@ -56,6 +56,30 @@ TEST(differences_are_paired) {
     es_grow_evaluation_destroy(evaluation);
 }
 
+TEST(the_best_stands_first) {
+    static const double means[] = {3, 1, 5, 3, 4};
+    static const int expected[] = {2, 4, 0, 3, 1}; // the first of equals before the other
+    int order[ES_COUNT_OF(means)];
+    es_grow_evaluation_order(means, ES_COUNT_OF(means), order);
+    for (size_t k = 0; k < ES_COUNT_OF(means); k++) {
+        EXPECT_EQ(order[k], expected[k]);
+    }
+}
+
+TEST(static_hosts_are_found_in_the_list) {
+    static const struct {
+        const char *against;
+        int has_static;
+    } lists[] = {{"wait,random", 0},    {"", 0},           {"wait, wider ", 1},
+                 {"scratch,deeper", 1}, {"topologies", 0}, {"wider.safetensors", 0}};
+    EsGrowSettings settings;
+    es_grow_run_config(&settings);
+    for (size_t i = 0; i < ES_COUNT_OF(lists); i++) {
+        snprintf(settings.against, sizeof settings.against, "%s", lists[i].against);
+        EXPECT_EQ(es_grow_evaluate_has_static(&settings), lists[i].has_static);
+    }
+}
+
 TEST(comparisons_for_one_table_are_alike) {
     EsGrowEvaluation *a = create_case(), *b = create_case();
     EXPECT(es_grow_evaluation_difference(a, b) == NULL);
