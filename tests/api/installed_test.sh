@@ -22,6 +22,11 @@ library=$(dirname "$(find "$prefix" -name libesper.a)")
 export PKG_CONFIG_PATH=$library/pkgconfig LD_LIBRARY_PATH=$library
 [[ $(pkg-config --modversion esper) == "$("$prefix/bin/esper" --version | cut -d' ' -f2)" ]] || fail "versions differ"
 
+# the policies that ship are found, wherever the prefix is moved to
+"$prefix/bin/esper" fit --data tiny --max-params 4000 --epoch-batches 2 --dry-run > "$folder/plan"
+grep -q "^# policy      eager: tiny.safetensors does not fit: $prefix/share/esper/policies/" "$folder/plan" ||
+    fail "the shipped policies are not found: $(grep "^# policy" "$folder/plan")"
+
 read -ra flags <<< "$(pkg-config --cflags esper)"
 read -ra libraries <<< "$(pkg-config --libs esper)"
 mapfile -t packages < <(pkg-config --print-requires-private esper | cut -d' ' -f1)
@@ -42,14 +47,14 @@ diff "$folder/declared" "$folder/exported" || fail "declared (<) and exported (>
 readelf -d "$library/libesper.so" | grep -q 'SONAME.*libesper\.so\.[0-9]*\.[0-9]*\]' || fail "no SONAME"
 
 # libesper.a beside shared libraries of others: --static would ask for theirs, too, down to the last
-read -ra needed <<< "$(pkg-config --libs "${packages[@]}")"
+read -ra needed <<< "$(pkg-config --libs "${packages[@]}") $(sed -n 's/^Libs.private: //p' "$library/pkgconfig/esper.pc")"
 for example in "$source"/examples/*.c; do
     name=$(basename "$example" .c)
     "$cc" -std=c17 -O1 "$example" -o "$folder/$name" "${flags[@]}" "${libraries[@]}" -lm
     readelf -d "$folder/$name" | grep -q 'NEEDED.*libesper\.so' || fail "$name does not use the shared library"
     "$folder/$name" > "$folder/$name.shared" || fail "$name, shared: exit code $?"
     "$cc" -std=c17 -O1 "$example" -o "$folder/$name-static" "${flags[@]}" "$library/libesper.a" \
-        "${needed[@]}" -pthread -lm
+        "${needed[@]}"
     "$folder/$name-static" > "$folder/$name.static" || fail "$name, static: exit code $?"
     cmp "$folder/$name.shared" "$folder/$name.static" || fail "$name: shared and static differ"
 done
