@@ -380,6 +380,34 @@ static EsStatus run_command(int argc, char **argv, const EsOptionTable *table,
     return status;
 }
 
+// Settings of cases, for the suites that their help names.
+#define SUITE_OPTIONS(host)                                                                        \
+    ES_OPTION_TEXT("task", &(host)->task, NULL, "NAME",                                            \
+                   "host, growth, sync: one task (esper hosts --help) instead of the list"),       \
+        ES_OPTION_INT("envs", &(host)->n_envs, "0", 0, 65536, "N",                                 \
+                      "environments side by side, 0 = 4 (policy 64, prove 128)"),                  \
+        ES_OPTION_INT("hosts", &(host)->n_envs, "0", 0, 65536, "N", "the same as --envs"),         \
+        ES_OPTION_INT("batch", &(host)->batch, "0", 0, 65536, "N",                                 \
+                      "host, growth, sync: images per batch, 0 = the task's"),                     \
+        ES_OPTION_INT("blocks", &(host)->n_blocks, "0", 0, 12, "N",                                \
+                      "host: blocks, 0 = the task's"),                                             \
+        ES_OPTION_TEXT("precision", &(host)->precision, "f32", "P", "host: f32, or bf16 on CUDA"), \
+        ES_OPTION_TEXT("seeds", &(host)->seeds, NULL, "S",                                         \
+                       "growth: none, holding (norm, depthwise, conv_light), or blueprints by "    \
+                       "commas"),                                                                  \
+        ES_OPTION_INT("step-batches", &(host)->step_batches, "0", -1, 100000, "N",                 \
+                      "growth: batches per step, 0 = 8, -1 = a pass over the images / envs"),      \
+        ES_OPTION_INT("validation-images", &(host)->n_validation, "0", 0, 10000000, "N",           \
+                      "growth: validation images of a step, 0 = 2000"),                            \
+        ES_OPTION_TEXT("amp-dtype", &(host)->amp_dtype, "off", "T",                                \
+                       "growth: off, bfloat16 or float16 on CUDA, auto as in `esper grow`"),       \
+        ES_OPTION_TEXT("tf32", &(host)->tf32, "on", "on|off",                                      \
+                       "host, growth: f32 convolutions on CUDA multiply in TF32"),                 \
+        ES_OPTION_INT("hidden", &(host)->n_hidden, "0", 0, 4096, "N",                              \
+                      "policy: units of the LSTM, 0 = the list"),                                  \
+        ES_OPTION_TEXT("data", &(host)->data, NULL, "DIR",                                         \
+                       "prove: folder of a knowledge graph instead of the generated one")
+
 EsExit cmd_bench(int argc, char **argv) {
     BenchOptions wanted;
     const EsOption options[] = {
@@ -394,32 +422,7 @@ EsExit cmd_bench(int argc, char **argv) {
                        "only cases whose line in --list contains TEXT"),
         ES_OPTION_TEXT("baseline", &wanted.baseline, NULL, "FILE",
                        "compare with an earlier --json output"),
-        ES_OPTION_TEXT("task", &wanted.host.task, NULL, "NAME",
-                       "host, growth, sync: one task (esper hosts --help) instead of the list"),
-        ES_OPTION_INT("envs", &wanted.host.n_envs, "0", 0, 65536, "N",
-                      "environments side by side, 0 = 4 (policy 64, prove 128)"),
-        ES_OPTION_INT("hosts", &wanted.host.n_envs, "0", 0, 65536, "N", "the same as --envs"),
-        ES_OPTION_INT("batch", &wanted.host.batch, "0", 0, 65536, "N",
-                      "host, growth, sync: images per batch, 0 = the task's"),
-        ES_OPTION_INT("blocks", &wanted.host.n_blocks, "0", 0, 12, "N",
-                      "host: blocks, 0 = the task's"),
-        ES_OPTION_TEXT("precision", &wanted.host.precision, "f32", "P",
-                       "host: f32, or bf16 on CUDA"),
-        ES_OPTION_TEXT("seeds", &wanted.host.seeds, NULL, "S",
-                       "growth: none, holding (norm, depthwise, conv_light), or blueprints by "
-                       "commas"),
-        ES_OPTION_INT("step-batches", &wanted.host.step_batches, "0", -1, 100000, "N",
-                      "growth: batches per step, 0 = 8, -1 = a pass over the images / envs"),
-        ES_OPTION_INT("validation-images", &wanted.host.n_validation, "0", 0, 10000000, "N",
-                      "growth: validation images of a step, 0 = 2000"),
-        ES_OPTION_TEXT("amp-dtype", &wanted.host.amp_dtype, "off", "T",
-                       "growth: off, bfloat16 or float16 on CUDA, auto as in `esper grow`"),
-        ES_OPTION_TEXT("tf32", &wanted.host.tf32, "on", "on|off",
-                       "host, growth: f32 convolutions on CUDA multiply in TF32"),
-        ES_OPTION_INT("hidden", &wanted.host.n_hidden, "0", 0, 4096, "N",
-                      "policy: units of the LSTM, 0 = the list"),
-        ES_OPTION_TEXT("data", &wanted.host.data, NULL, "DIR",
-                       "prove: folder of a knowledge graph instead of the generated one"),
+        SUITE_OPTIONS(&wanted.host),
         ES_OPTION_TEXT("sweep", &wanted.sweep_text, NULL, "LIST",
                        "envs=1,4,16: the cases once per value; also batch, hidden, threads"),
         ES_OPTION_FLAG("json", &wanted.as_json, "print records as a JSON array"),
