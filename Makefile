@@ -12,7 +12,7 @@ BUILD_TYPE ?= Release
 list:
 	@sed -n 's/^## \([a-z-]*\): /\1\t/p' $(MAKEFILE_LIST) | expand -t 21
 
-## demo: build, train a policy that grows small networks, fit a network to real images; two to three minutes
+## demo: build, train a policy that grows small networks, compare it with static ones, fit one to real images; about five minutes
 demo: build
 	@tools/demo $(BUILD)/programs/esper
 
@@ -57,13 +57,15 @@ test-emulated: emulated
 
 # all that growth on a GPU does for the first time; single operations are in test-emulated
 emulated_short := emulation cuda_matrix fused_known fused_host fused_seed fused_share growth_device growth_device_rules grow_episode_device \
-	decision_device policy_inference ppo_parity
+	decision_device policy_inference ppo_parity fit_api
+# scripts that run the program
+emulated_scripts := fit_device device_commands
 
 ## test-emulated-short: of these, growth, decisions and learning, in one order of threads
 test-emulated-short: emulated
-	@cmake --build build-emulated -j$(JOBS) --target $(addsuffix _test,$(emulated_short))
+	@cmake --build build-emulated -j$(JOBS) --target esper $(addsuffix _test,$(emulated_short))
 	@ctest --test-dir build-emulated --output-on-failure -j$(JOBS) \
-		-R "^($$(echo $(emulated_short) | tr ' ' '|'))(\.|\$$)"
+		-R "^($$(echo $(emulated_short) $(emulated_scripts) | tr ' ' '|'))(\.|\$$)"
 
 ## test-torch: install PyTorch (640 MB, some minutes), run the tests of exports to it
 test-torch: build
@@ -75,7 +77,7 @@ format:
 	@tools/install_dependencies check
 	@git ls-files "*.c" "*.h" "*.cu" "*.cuh" "*.cpp" | xargs clang-format -i
 
-## install: install program, library and headers under PREFIX (default /usr/local)
+## install: install program, library, headers and policies under PREFIX (default /usr/local)
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
