@@ -41,7 +41,8 @@ static EsStatus load_files(const EsProveSource *source, EsKgRulesUse rules_use,
                         .rules = source->rules,
                         .rules_use = rules_use,
                         .soft = source->soft,
-                        .filter = {source->soft_min_score, source->soft_max_rank}};
+                        .filter = {source->soft_min_score, source->soft_max_rank},
+                        .skips_unknown = source->skips_unknown};
     EsKgReading reading;
     ES_TRY(es_kg_load_source(&files, &reading, graph));
     if (source->soft != NULL) {

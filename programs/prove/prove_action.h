@@ -34,6 +34,7 @@ typedef struct EsProveSource {
     const char *soft;   // file of soft facts, NULL: none
     double soft_min_score;
     int soft_max_rank; // 0: any
+    int skips_unknown; // clauses of a Prolog file
 } EsProveSource;
 
 // Entries for a table of options.
@@ -41,8 +42,10 @@ typedef struct EsProveSource {
     ES_OPTION_TEXT(                                                                                \
         "data", &(source)->folder, NULL, "DIR",                                                    \
         "folder with train.txt, rules.txt, valid.txt, test.txt, or a Prolog file x.pl"),           \
-        ES_OPTION_TEXT("rules", &(source)->rules, NULL, "FILE",                                    \
-                       "rules instead of rules.txt: a file of that folder, or a path"),            \
+        ES_OPTION_TEXT(                                                                            \
+            "rules", &(source)->rules, NULL, "FILE",                                               \
+            "rules instead of rules.txt: a file of that folder, or a path; in it x, y2,"           \
+            " X, _a and ?b are variables, other names and those in quotes constants"),             \
         ES_OPTION_INT("generated", &(source)->n_people, "0", 0, 1000000, "N",                      \
                       "generate families of N people; 0 without --data = 1000"),                   \
         ES_OPTION_INT("graph-seed", &(source)->seed, "1", 0, 2147483647, "N",                      \
@@ -54,7 +57,9 @@ typedef struct EsProveSource {
         ES_OPTION_FLOAT("soft-min-score", &(source)->soft_min_score, "-1e300", -1e300, 1e300, "X", \
                         "leave out soft facts of lower scores"),                                   \
         ES_OPTION_INT("soft-max-rank", &(source)->soft_max_rank, "0", 0, 2147483647, "N",          \
-                      "leave out soft facts of higher ranks; 0: none")
+                      "leave out soft facts of higher ranks; 0: none"),                            \
+        ES_OPTION_FLAG("skip-unknown", &(source)->skips_unknown,                                   \
+                       "pass over clauses of a Prolog file that are not understood")
 
 // es_options_begin for a table that has these options; also reports those that contradict each
 // other or have no effect.

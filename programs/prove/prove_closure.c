@@ -30,10 +30,10 @@ static EsStatus print_json(const EsProveSource *source, const EsClosure *closure
         json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "data",
                   name != NULL ? name : json_null(), "constants", graph->n_constants, "predicates",
                   graph->n_predicates, "rules", graph->n_rules, "facts", graph->n_facts, "closure",
-                  closure->count, "complete", closure->is_complete, "limit", closure->limit,
-                  "valid", valid.n_queries, "valid_in_facts", valid.n_facts, "valid_in_closure",
-                  valid.n_in_closure, "test", test.n_queries, "test_in_facts", test.n_facts,
-                  "test_in_closure", test.n_in_closure);
+                  closure->count, "complete", closure->is_complete && graph->n_skipped == 0,
+                  "limit", closure->limit, "valid", valid.n_queries, "valid_in_facts",
+                  valid.n_facts, "valid_in_closure", valid.n_in_closure, "test", test.n_queries,
+                  "test_in_facts", test.n_facts, "test_in_closure", test.n_in_closure);
     return es_json_print(root, 6);
 }
 

@@ -17,9 +17,9 @@
 
 // --- proof trees for people and programs ---
 
-#define ATOM_BYTES (3 * ES_KG_MAX_NAME_BYTES + 4)
+#define ATOM_BYTES ES_KG_ATOM_TEXT_BYTES
 // of an atom or a rule
-#define TEXT_BYTES ES_MAX(ATOM_BYTES, ES_RULE_TEXT_BYTES)
+#define TEXT_BYTES ES_RULE_TEXT_BYTES
 
 // Strokes of a branch: to a child, to the last child, past children to come, past none; each is as
 // wide as its first entry of plain bytes.
@@ -50,7 +50,7 @@ static int is_utf8_terminal(FILE *stream) {
 
 static int n_children(const EsProofTree *tree, int32_t i) {
     int32_t rule = tree->nodes[i].rule;
-    return rule == ES_PROOF_NODE_FACT ? 0 : tree->graph->rules[rule].n_body;
+    return rule < 0 ? 0 : tree->graph->rules[rule].n_body;
 }
 
 static void measure(Drawing *drawing, int32_t i, int level) {
@@ -75,6 +75,10 @@ static void draw(Drawing *drawing, int32_t i, int level) {
                          drawing->stream);
     if (node->rule == ES_PROOF_NODE_FACT) {
         fprintf(drawing->stream, "fact\n");
+        return;
+    }
+    if (node->rule == ES_PROOF_NODE_TEST) {
+        fprintf(drawing->stream, "comparison\n");
         return;
     }
     es_horn_rule_format(tree->graph, &tree->graph->rules[node->rule], drawing->text,
@@ -126,6 +130,9 @@ static json_t *node_json(const EsProofTree *tree, int32_t i, char *text) {
     if (node->rule == ES_PROOF_NODE_FACT) {
         return json_pack("{s:o, s:b}", "atom", atom, "fact", 1);
     }
+    if (node->rule == ES_PROOF_NODE_TEST) {
+        return json_pack("{s:o, s:b}", "atom", atom, "comparison", 1);
+    }
     const EsHornRule *rule = &tree->graph->rules[node->rule];
     es_horn_rule_format(tree->graph, rule, text, TEXT_BYTES);
     json_t *spelt = text_json(text), *body = json_array();
@@ -136,8 +143,8 @@ static json_t *node_json(const EsProofTree *tree, int32_t i, char *text) {
                      "body", body);
 }
 
-// {"atom", "fact": true} or {"atom", "rule": text, "line": of the rule file, "body": [...]}; NULL
-// when out of memory.
+// {"atom", "fact": true}, {"atom", "comparison": true} or {"atom", "rule": text, "line": of the rule
+// file, "body": [...]}; NULL when out of memory.
 static json_t *tree_json(const EsProofTree *tree) {
     char text[TEXT_BYTES];
     return node_json(tree, 0, text);
@@ -204,15 +211,16 @@ static EsStatus print_json(const Query *query, int32_t n_shown) {
         json_decref(list);
         return status;
     }
-    json_t *root = json_pack(
-        "{s:o, s:o, s:i, s:i, s:b, s:b, s:i, s:i, s:b, s:I, s:s, s:i, s:i, s:o}", "data",
-        name_json(es_prove_source_name(query->source)), "question", name_json(query->text), "count",
-        answers->count, "shown", n_shown, "complete", answers->is_complete, "closure_known",
-        answers->is_closure_known, "deeper", answers->n_deeper, "undecided", answers->n_undecided,
-        "search_full", answers->search.is_full, "search_overlong",
-        (json_int_t)answers->search.n_overlong, "method", method_names[answers->method],
-        "max_depth", query->settings.prover.max_depth, "max_atoms",
-        query->settings.prover.max_atoms, "answers", list);
+    json_t *root =
+        json_pack("{s:o, s:o, s:i, s:i, s:b, s:b, s:i, s:i, s:b, s:I, s:s, s:i, s:i, s:o}", "data",
+                  name_json(es_prove_source_name(query->source)), "question",
+                  name_json(query->text), "count", answers->count, "shown", n_shown, "complete",
+                  answers->is_complete && query->graph->n_skipped == 0, "closure_known",
+                  answers->is_closure_known, "deeper", answers->n_deeper, "undecided",
+                  answers->n_undecided, "search_full", answers->search.is_full, "search_overlong",
+                  (json_int_t)answers->search.n_overlong, "method", method_names[answers->method],
+                  "max_depth", query->settings.prover.max_depth, "max_atoms",
+                  query->settings.prover.max_atoms, "answers", list);
     if (root != NULL && is_ground(query)) {
         json_object_set_new(root, "steps_without_fact", json_integer(answers->n_steps_otherwise));
     }
@@ -222,7 +230,7 @@ static EsStatus print_json(const Query *query, int32_t n_shown) {
 // --- tables ---
 
 static void print_atom(const Query *query, EsAtom atom) {
-    char text[3 * ES_KG_MAX_NAME_BYTES + 4];
+    char text[ATOM_BYTES];
     es_kg_format_atom(query->graph, atom, text, sizeof text);
     es_padded_text_print(text, 0, stdout);
 }

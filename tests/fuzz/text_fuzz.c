@@ -157,7 +157,7 @@ static FuzzVerdict read_prolog(const char *text, size_t bytes, EsKnowledgeGraph 
     EsKgBuilder *builder = NULL;
     EsPrologCounts counts;
     FUZZ_OK(es_kg_builder_create(&builder));
-    FuzzVerdict verdict = fuzz_judge(es_prolog_text_read(builder, "fuzz", text, bytes, &counts));
+    FuzzVerdict verdict = fuzz_judge(es_prolog_text_read(builder, "fuzz", text, bytes, 1, &counts));
     FUZZ_OK(es_kg_builder_finish(builder, graph));
     es_kg_builder_destroy(builder);
     check_graph(*graph);

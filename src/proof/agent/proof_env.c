@@ -287,8 +287,9 @@ static SavedHead describe(const EsProofEnv *env) {
     head.facts_crc = es_crc32c(graph->facts, (size_t)graph->n_facts * sizeof *graph->facts);
     for (int32_t r = 0; r < graph->n_rules; r++) {
         const EsHornRule *rule = &graph->rules[r];
-        head.rules_crc = 31 * head.rules_crc + es_crc32c(&rule->head, sizeof rule->head) +
-                         es_crc32c(rule->body, sizeof rule->body);
+        head.rules_crc =
+            31 * head.rules_crc + es_crc32c(&rule->head, sizeof rule->head) +
+            es_crc32c(rule->body, (size_t)ES_MAX(rule->n_body, 3) * sizeof *rule->body);
     }
     head.queries_crc = es_crc32c(env->queries, (size_t)settings->n_queries * sizeof *env->queries);
     return head;

@@ -31,6 +31,8 @@ struct EsKgBuilder {
     List facts;                   // EsAtom
     List queries[ES_KG_N_SPLITS]; // EsAtom
     List rules;                   // EsHornRule
+    List variable_lines;          // int32_t, of each name of a variable
+    unsigned char uses_test[ES_KG_N_TESTS];
 };
 
 // --- lists ---
@@ -141,6 +143,7 @@ EsStatus es_kg_builder_create(EsKgBuilder **builder) {
         made->queries[split].item_bytes = sizeof(EsAtom);
     }
     made->rules.item_bytes = sizeof(EsHornRule);
+    made->variable_lines.item_bytes = sizeof(int32_t);
     return ES_STATUS_OK;
 }
 
@@ -158,6 +161,7 @@ void es_kg_builder_destroy(EsKgBuilder *builder) {
         es_release(builder->queries[split].items);
     }
     es_release(builder->rules.items);
+    es_release(builder->variable_lines.items);
     es_release(builder);
 }
 
@@ -171,6 +175,22 @@ EsStatus es_kg_builder_add_query(EsKgBuilder *builder, EsKgSplit split, EsAtom a
 
 EsStatus es_kg_builder_add_rule(EsKgBuilder *builder, const EsHornRule *rule) {
     return append(&builder->rules, rule, 1, "rules");
+}
+
+EsStatus es_kg_builder_intern_test(EsKgBuilder *builder, EsKgTest test, int32_t *number) {
+    const char *name = es_kg_test_names[test];
+    builder->uses_test[test] = 1;
+    return es_kg_builder_intern(builder, ES_KG_PREDICATE, name, strlen(name), number);
+}
+
+EsStatus es_kg_builder_note_variable(EsKgBuilder *builder, const char *text, size_t bytes,
+                                     int line) {
+    int32_t number, first_line = line;
+    ES_TRY(es_kg_builder_intern(builder, ES_KG_VARIABLE, text, bytes, &number));
+    if (number <= builder->variable_lines.count) {
+        return ES_STATUS_OK;
+    }
+    return append(&builder->variable_lines, &first_line, 1, "variables");
 }
 
 // --- finishing ---
@@ -210,6 +230,39 @@ static void renumber(EsAtom *atoms, int32_t count, const int32_t *constant_rank,
     }
 }
 
+// Variables whose names are those of constants, the first by its line.
+static void find_shadowed(const EsKgBuilder *builder, const int32_t *constant_rank,
+                          EsKnowledgeGraph *graph) {
+    const NameTable *variables = &builder->names[ES_KG_VARIABLE];
+    const NameTable *constants = &builder->names[ES_KG_CONSTANT];
+    const int32_t *lines = builder->variable_lines.items;
+    for (int32_t i = 1; i <= variables->offset.count && constants->offset.count > 0; i++) {
+        const char *name = name_at(variables, i);
+        int32_t constant = *find_slot(constants, name, strlen(name));
+        if (constant == 0) {
+            continue;
+        }
+        graph->n_shadowed++;
+        if (graph->shadowed == 0 || lines[i - 1] < graph->shadowed_line) {
+            graph->shadowed = constant_rank[constant];
+            graph->shadowed_line = lines[i - 1];
+        }
+    }
+}
+
+static int32_t renumber_term(int32_t term, const int32_t *constant_rank) {
+    return term > 0 ? constant_rank[term] : term;
+}
+
+static void renumber_rule(EsHornRule *rule, const int32_t *constant_rank,
+                          const int32_t *predicate_rank) {
+    for (int k = -1; k < rule->n_body; k++) {
+        EsAtom *atom = k < 0 ? &rule->head : &rule->body[k];
+        *atom = (EsAtom){predicate_rank[atom->predicate], renumber_term(atom->a, constant_rank),
+                         renumber_term(atom->b, constant_rank)};
+    }
+}
+
 static EsStatus number_names(EsKgBuilder *builder, EsKnowledgeGraph *graph) {
     const NameTable *constants = &builder->names[ES_KG_CONSTANT];
     const NameTable *predicates = &builder->names[ES_KG_PREDICATE];
@@ -236,11 +289,9 @@ static EsStatus number_names(EsKgBuilder *builder, EsKnowledgeGraph *graph) {
     }
     EsHornRule *rules = builder->rules.items;
     for (int32_t i = 0; i < builder->rules.count; i++) {
-        rules[i].head.predicate = predicate_rank[rules[i].head.predicate];
-        for (int k = 0; k < rules[i].n_body; k++) {
-            rules[i].body[k].predicate = predicate_rank[rules[i].body[k].predicate];
-        }
+        renumber_rule(&rules[i], constant_rank, predicate_rank);
     }
+    find_shadowed(builder, constant_rank, graph);
 done:
     es_release(constant_rank);
     es_release(predicate_rank);
@@ -316,6 +367,55 @@ static EsStatus group_rules(const List *rules, EsKnowledgeGraph *graph) {
     return ES_STATUS_OK;
 }
 
+// --- comparisons ---
+
+static EsStatus check_no_test(const EsKnowledgeGraph *graph, int32_t predicate, const char *what) {
+    return es_kg_is_test(graph, predicate)
+               ? ES_FAIL(INPUT, "%s has the predicate \"%s\", which compares two terms in a rule",
+                         what, graph->predicate_names[predicate])
+               : ES_STATUS_OK;
+}
+
+static EsStatus check_tests(const EsKnowledgeGraph *graph) {
+    for (int32_t i = 0; i < graph->n_facts; i++) {
+        ES_TRY(check_no_test(graph, graph->facts[i].predicate, "a fact"));
+    }
+    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
+        for (int32_t i = 0; i < graph->splits[split].count; i++) {
+            ES_TRY(check_no_test(graph, graph->splits[split].atoms[i].predicate, "a query"));
+        }
+    }
+    for (int32_t i = 0; i < graph->n_rules; i++) {
+        ES_TRY(check_no_test(graph, graph->rules[i].head.predicate, "the head of a rule"));
+    }
+    return ES_STATUS_OK;
+}
+
+// Find the predicates that compare and what they compare; no fact and no head can have them.
+static EsStatus prepare_tests(const EsKgBuilder *builder, EsKnowledgeGraph *graph) {
+    for (int test = 0; test < ES_KG_N_TESTS; test++) {
+        graph->has_tests |= builder->uses_test[test];
+    }
+    if (!graph->has_tests) {
+        return ES_STATUS_OK;
+    }
+    size_t n_constants = (size_t)graph->n_constants;
+    // the terminal atoms of proof_rules.h are above P
+    size_t n_predicates = (size_t)graph->n_predicates + 8;
+    ES_TRY(es_allocate(n_predicates, (void **)&graph->test_of));
+    ES_TRY(es_allocate((n_constants + 1) * sizeof *graph->values, (void **)&graph->values));
+    for (int test = 0; test < ES_KG_N_TESTS; test++) {
+        if (builder->uses_test[test]) {
+            graph->test_of[es_kg_predicate(graph, es_kg_test_names[test])] = (unsigned char)test;
+        }
+    }
+    graph->values[0] = ES_KG_NO_INTEGER;
+    for (size_t i = 1; i <= n_constants; i++) {
+        graph->values[i] = es_kg_integer(graph->constant_names[i]);
+    }
+    return check_tests(graph);
+}
+
 static EsStatus copy_queries(const List *queries, EsQuerySplit *split) {
     size_t count = (size_t)queries->count;
     ES_TRY(es_allocate(count * sizeof *split->atoms, (void **)&split->atoms));
@@ -339,6 +439,7 @@ EsStatus es_kg_builder_finish(EsKgBuilder *builder, EsKnowledgeGraph **graph) {
     for (int split = 0; split < ES_KG_N_SPLITS; split++) {
         ES_TRY_GOTO(copy_queries(&builder->queries[split], &made->splits[split]));
     }
+    ES_TRY_GOTO(prepare_tests(builder, made));
     *graph = made;
     made = NULL;
 done:
@@ -372,6 +473,9 @@ EsStatus es_kg_builder_create_from(const EsKnowledgeGraph *graph, EsKgBuilder **
     }
     for (int32_t i = 0; i < graph->n_rules; i++) {
         ES_TRY_GOTO(es_kg_builder_add_rule(*builder, &graph->rules[i]));
+    }
+    for (int32_t p = 1; p <= graph->n_predicates && graph->has_tests; p++) {
+        (*builder)->uses_test[graph->test_of[p]] = graph->test_of[p] != ES_KG_NO_TEST;
     }
 done:
     if (status != ES_STATUS_OK) {

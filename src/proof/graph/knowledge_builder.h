@@ -17,7 +17,13 @@ ES_EXTERN_C_BEGIN
 
 typedef struct EsKgBuilder EsKgBuilder;
 
-typedef enum EsKgNameKind { ES_KG_CONSTANT, ES_KG_PREDICATE, ES_KG_N_NAME_KINDS } EsKgNameKind;
+// Names of variables are kept for a warning about those that are spelt as a constant.
+typedef enum EsKgNameKind {
+    ES_KG_CONSTANT,
+    ES_KG_PREDICATE,
+    ES_KG_VARIABLE,
+    ES_KG_N_NAME_KINDS
+} EsKgNameKind;
 
 EsStatus es_kg_builder_create(EsKgBuilder **builder);
 void es_kg_builder_destroy(EsKgBuilder *builder);
@@ -30,15 +36,23 @@ EsStatus es_kg_builder_create_from(const EsKnowledgeGraph *graph, EsKgBuilder **
 EsStatus es_kg_builder_intern(EsKgBuilder *builder, EsKgNameKind kind, const char *text,
                               size_t bytes, int32_t *number);
 
+// The provisional number of a predicate that compares, for bodies of rules.
+EsStatus es_kg_builder_intern_test(EsKgBuilder *builder, EsKgTest test, int32_t *number);
+
 // Atoms in provisional numbers. Repeated facts are kept once.
 EsStatus es_kg_builder_add_fact(EsKgBuilder *builder, EsAtom atom);
 EsStatus es_kg_builder_add_query(EsKgBuilder *builder, EsKgSplit split, EsAtom atom);
 
-// Predicates in provisional numbers, variables as EsHornRule has them.
+// Predicates and constants in provisional numbers, variables as EsHornRule has them.
 EsStatus es_kg_builder_add_rule(EsKgBuilder *builder, const EsHornRule *rule);
 
-// Make the graph; no domains, all depths absent. INPUT when it is too large for its index. The
-// builder is spent and can only be destroyed.
+// Remember how a variable of a rule file is spelt, and its line the first time.
+EsStatus es_kg_builder_note_variable(EsKgBuilder *builder, const char *text, size_t bytes,
+                                     int line);
+
+// Make the graph; no domains, all depths absent. INPUT when it is too large for its index, or when
+// a fact, a query or the head of a rule has a predicate that compares. The builder is spent and can
+// only be destroyed.
 EsStatus es_kg_builder_finish(EsKgBuilder *builder, EsKnowledgeGraph **graph);
 
 ES_EXTERN_C_END

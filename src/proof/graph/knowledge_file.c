@@ -137,16 +137,16 @@ static EsStatus read_prolog(EsKgBuilder *builder, const EsKgSource *source,
         return ES_FAIL(INPUT, "%s: no such Prolog file", content.path);
     }
     ES_TRY(read_content(&content));
-    EsStatus status =
-        es_prolog_text_read(builder, content.path, content.text, content.bytes, counts);
+    EsStatus status = es_prolog_text_read(builder, content.path, content.text, content.bytes,
+                                          source->skips_unknown, counts);
     es_release(content.text);
     ES_TRY(status);
     if (counts->n_skipped > 0) {
         es_log(ES_LOG_WARNING,
-               "%s: skipped %d clause%s that a knowledge graph cannot hold, the first on line "
-               "%d",
-               content.path, counts->n_skipped, counts->n_skipped == 1 ? "" : "s",
-               counts->first_skipped);
+               "%s: skipped %d clause%s not understood, %son line %d; what follows may be "
+               "incomplete",
+               content.path, counts->n_skipped, counts->n_skipped == 1 ? " that is" : "s that are",
+               counts->n_skipped == 1 ? "" : "the first ", counts->first_skipped);
     }
     if (counts->n_facts == 0) {
         return ES_FAIL(INPUT, "%s: holds no facts", content.path);
@@ -196,7 +196,8 @@ static int32_t find_lost_goal(const EsKnowledgeGraph *graph, const EsHornRule *r
     for (int k = 0; k < rule->n_body; k++) {
         int32_t predicate = rule->body[k].predicate, n_rules;
         es_kg_rules_of(graph, predicate, &n_rules);
-        if (n_rules == 0 && es_kg_facts_of(graph, predicate).count == 0) {
+        if (n_rules == 0 && es_kg_facts_of(graph, predicate).count == 0 &&
+            !es_kg_is_test(graph, predicate)) {
             return predicate;
         }
     }
@@ -233,6 +234,78 @@ static EsStatus warn_of_lost_rules(const EsKgSource *source, const EsKnowledgeGr
            is_both ? source->path : first_path, is_both ? " and " : "", is_both ? path : "", n_lost,
            n_lost == 1 ? "" : "s", first->line, is_both ? " of " : "", is_both ? first_path : "",
            graph->predicate_names[find_lost_goal(graph, first)]);
+    return ES_STATUS_OK;
+}
+
+// A variable is often meant where a constant of that name is written, and the other way round.
+static EsStatus warn_of_shadows(const EsKgSource *source, const EsKnowledgeGraph *graph) {
+    Path path;
+    if (graph->n_shadowed == 0) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(find_rules(source, path));
+    es_log(ES_LOG_WARNING,
+           "%s:%d: \"%.100s\" is a variable here, though the graph has a constant of that name; in "
+           "quotes it is the constant%s",
+           path, graph->shadowed_line, graph->constant_names[graph->shadowed],
+           graph->n_shadowed > 1 ? " (and so for other variables of the file)" : "");
+    return ES_STATUS_OK;
+}
+
+static void mark_atoms(unsigned char *is_used, const EsAtom *atoms, int32_t count) {
+    for (int32_t i = 0; i < count; i++) {
+        is_used[atoms[i].a] = is_used[atoms[i].b] = 1;
+    }
+}
+
+// A constant in the body of a rule file's rule that no fact and no query has, where no rule could
+// give it either; 0: none.
+static int32_t find_strange(const EsKnowledgeGraph *graph, const EsHornRule *rule,
+                            const unsigned char *is_used) {
+    for (int k = 0; k < rule->n_body && !rule->is_prolog; k++) {
+        EsAtom atom = rule->body[k];
+        int32_t n_rules;
+        es_kg_rules_of(graph, atom.predicate, &n_rules);
+        if (n_rules == 0 && !es_kg_is_test(graph, atom.predicate)) {
+            if (atom.a > 0 && !is_used[atom.a]) {
+                return atom.a;
+            }
+            if (atom.b > 0 && !is_used[atom.b]) {
+                return atom.b;
+            }
+        }
+    }
+    return 0;
+}
+
+// Such a rule proves nothing; its author may have meant a variable.
+static EsStatus warn_of_strange(const EsKgSource *source, const EsKnowledgeGraph *graph) {
+    Path path;
+    void *is_used;
+    const EsHornRule *first = NULL;
+    int32_t n_rules = 0, constant = 0;
+    ES_TRY(es_allocate((size_t)graph->n_constants + 1, &is_used));
+    mark_atoms(is_used, graph->facts, graph->n_facts);
+    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
+        mark_atoms(is_used, graph->splits[split].atoms, graph->splits[split].count);
+    }
+    for (int32_t r = 0; r < graph->n_rules; r++) {
+        int32_t strange = find_strange(graph, &graph->rules[r], is_used);
+        n_rules += strange != 0;
+        if (strange != 0 && (first == NULL || graph->rules[r].line < first->line)) {
+            first = &graph->rules[r];
+            constant = strange;
+        }
+    }
+    es_release(is_used);
+    if (first == NULL) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(find_rules(source, path));
+    es_log(ES_LOG_WARNING,
+           "%s:%d: \"%.100s\" is a constant here, and no fact and no query has it; a variable is "
+           "one letter with digits behind it, or begins with a capital letter, _ or ? (%d rule%s)",
+           path, first->line, graph->constant_names[constant], n_rules, n_rules == 1 ? "" : "s");
     return ES_STATUS_OK;
 }
 
@@ -278,11 +351,14 @@ EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
         ES_TRY_GOTO(read_rules(builder, source));
     }
     ES_TRY_GOTO(es_kg_builder_finish(builder, &made));
+    ES_TRY_GOTO(warn_of_shadows(source, made));
     if (source->soft != NULL) {
         ES_TRY_GOTO(add_soft_facts(source, &reading->soft, &made));
     }
+    made->n_skipped = reading->prolog.n_skipped;
     if (source->rules_use == ES_KG_RULES_NEEDED) {
         ES_TRY_GOTO(warn_of_lost_rules(source, made));
+        ES_TRY_GOTO(warn_of_strange(source, made));
     }
     for (int split = 0; split < ES_KG_N_SPLITS && is_folder; split++) {
         ES_TRY_GOTO(read_depths(made, source->path, (EsKgSplit)split));

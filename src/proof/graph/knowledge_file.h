@@ -29,6 +29,7 @@ typedef struct EsKgSource {
     EsKgRulesUse rules_use; // may be missing: rules.txt alone, not a file that is named
     const char *soft;       // path of a file of soft facts, NULL: none
     EsSoftFilter filter;    // of soft facts
+    int skips_unknown;      // clauses of a Prolog file that are not understood
 } EsKgSource;
 
 // Counts of the Prolog file and of soft facts; all zero where there was no such file.
@@ -38,8 +39,9 @@ typedef struct EsKgReading {
 } EsKgReading;
 
 // INPUT when a file is wrong, with line and column, or when one that must be there is missing.
-// `reading` may be NULL. Clauses of a Prolog file that a graph cannot hold are logged as a
-// warning, and so are rules that are needed and can never be used.
+// `reading` may be NULL. Logged as warnings: clauses of a Prolog file that were passed over, rules
+// that are needed and can never be used, variables of a rule file that are spelt as a constant, and
+// constants of its bodies that no fact and no query has.
 EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
                            EsKnowledgeGraph **graph);
 

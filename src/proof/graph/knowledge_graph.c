@@ -3,6 +3,7 @@
 #include "proof/graph/knowledge_graph.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -19,6 +20,8 @@ void es_kg_destroy(EsKnowledgeGraph *graph) {
     es_release(graph->row_b);
     es_release(graph->rules);
     es_release(graph->rule_start);
+    es_release(graph->test_of);
+    es_release(graph->values);
     for (int split = 0; split < ES_KG_N_SPLITS; split++) {
         es_release(graph->splits[split].atoms);
         es_release(graph->splits[split].depths);
@@ -59,15 +62,114 @@ int32_t es_kg_predicate(const EsKnowledgeGraph *graph, const char *name) {
     return find_name(graph->predicate_names, graph->n_predicates, name);
 }
 
+int64_t es_kg_integer(const char *name) {
+    int is_negative = name[0] == '-';
+    const char *digits = name + is_negative;
+    size_t n_digits = strspn(digits, "0123456789");
+    if (n_digits == 0 || n_digits > 18 || digits[n_digits] != '\0' ||
+        (digits[0] == '0' && (n_digits > 1 || is_negative))) {
+        return ES_KG_NO_INTEGER;
+    }
+    return strtoll(name, NULL, 10);
+}
+
+// --- names as text ---
+
+const char *const es_kg_test_names[ES_KG_N_TESTS] = {"", "!=", "<", "<=", ">", ">="};
+
+int es_kg_looks_variable(const char *text, size_t bytes) {
+    if (bytes == 0) {
+        return 0;
+    }
+    if ((text[0] >= 'A' && text[0] <= 'Z') || text[0] == '_' || text[0] == '?') {
+        return 1;
+    }
+    size_t n_digits = 0;
+    while (1 + n_digits < bytes && text[1 + n_digits] >= '0' && text[1 + n_digits] <= '9') {
+        n_digits++;
+    }
+    return text[0] >= 'a' && text[0] <= 'z' && 1 + n_digits == bytes;
+}
+
+// Adds bytes as snprintf does: counts them all, writes what fits.
+typedef struct Text {
+    char *at;
+    size_t bytes, length;
+} Text;
+
+static void add_bytes(Text *text, const char *from, size_t n_bytes) {
+    for (size_t i = 0; i < n_bytes; i++, text->length++) {
+        if (text->length + 1 < text->bytes) {
+            text->at[text->length] = from[i];
+        }
+    }
+}
+
+static void add_text(Text *text, const char *from) { add_bytes(text, from, strlen(from)); }
+
+static int end_text(Text *text) {
+    if (text->bytes > 0) {
+        text->at[ES_MIN(text->length, text->bytes - 1)] = '\0';
+    }
+    return (int)text->length;
+}
+
+static void add_quoted(Text *text, const char *name) {
+    add_text(text, "'");
+    for (; *name != '\0'; name++) {
+        if (*name == '\'' || *name == '\\') {
+            add_text(text, "\\");
+        }
+        add_bytes(text, name, 1);
+    }
+    add_text(text, "'");
+}
+
+// Returns whether a fact has this name in quotes.
+static int needs_quotes(const char *name) {
+    return strchr("'\"%", name[0]) != NULL || name[strcspn(name, " \t\r\n,()")] != '\0';
+}
+
+static void add_name(Text *text, const char *name, int is_quoted) {
+    if (is_quoted) {
+        add_quoted(text, name);
+    } else {
+        add_text(text, name);
+    }
+}
+
+int es_kg_format_name(const char *name, char *text, size_t bytes) {
+    Text out = {text, bytes, 0};
+    add_name(&out, name, needs_quotes(name));
+    return end_text(&out);
+}
+
+static void add_argument(Text *text, const EsKnowledgeGraph *graph, int32_t term) {
+    char variable[16];
+    snprintf(variable, sizeof variable, "V%d", -term);
+    const char *name = term < 0 ? variable : graph->constant_names[term];
+    add_name(text, name, term > 0 && needs_quotes(name));
+}
+
 int es_kg_format_atom(const EsKnowledgeGraph *graph, EsAtom atom, char *text, size_t bytes) {
     ES_ASSERT(atom.predicate > 0 && atom.predicate <= graph->n_predicates);
     ES_ASSERT(atom.a <= graph->n_constants && atom.b <= graph->n_constants);
-    char variable[2][16];
-    snprintf(variable[0], sizeof variable[0], "V%d", -atom.a);
-    snprintf(variable[1], sizeof variable[1], "V%d", -atom.b);
-    return snprintf(text, bytes, "%s(%s,%s)", graph->predicate_names[atom.predicate],
-                    atom.a < 0 ? variable[0] : graph->constant_names[atom.a],
-                    atom.b < 0 ? variable[1] : graph->constant_names[atom.b]);
+    Text out = {text, bytes, 0};
+    const char *predicate = graph->predicate_names[atom.predicate];
+    int is_test = es_kg_is_test(graph, atom.predicate);
+    if (is_test) {
+        add_argument(&out, graph, atom.a);
+        add_text(&out, " ");
+    }
+    add_name(&out, predicate, needs_quotes(predicate));
+    add_text(&out, is_test ? " " : "(");
+    if (!is_test) {
+        add_argument(&out, graph, atom.a);
+        add_text(&out, ",");
+    }
+    add_argument(&out, graph, atom.b);
+    add_text(&out, is_test ? "" : ")");
+    return end_text(&out);
 }
 
 // --- the hash of the names ---
@@ -91,23 +193,58 @@ void es_kg_names_hash(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BY
 
 // --- rules as text ---
 
-static const char variable_names[ES_HORN_MAX_VARIABLES + 1] = "xyzuvwst";
+// Returns whether a rule has this predicate in quotes: where it could be an arrow, a comparison or
+// a negation.
+static int is_quoted_predicate(const char *name) {
+    return needs_quotes(name) || strchr("<>=!-\\", name[0]) != NULL || strstr(name, "->") != NULL ||
+           strcmp(name, "not") == 0;
+}
 
-static char name_of(int32_t variable) {
-    ES_ASSERT(variable < 0 && variable >= -ES_HORN_MAX_VARIABLES);
-    return variable_names[-1 - variable];
+static void add_term(Text *text, const EsKnowledgeGraph *graph, int32_t term) {
+    static const char letters[] = "xyzuvwst";
+    if (term > 0) {
+        const char *name = graph->constant_names[term];
+        add_name(text, name,
+                 needs_quotes(name) || es_kg_looks_variable(name, strlen(name)) ||
+                     name[strcspn(name, "<>=!")] != '\0' || strstr(name, "->") != NULL);
+        return;
+    }
+    ES_ASSERT(term < 0 && term >= -ES_HORN_MAX_VARIABLES);
+    if (-term <= (int32_t)sizeof letters - 1) {
+        add_bytes(text, &letters[-1 - term], 1);
+    } else {
+        char name[16];
+        snprintf(name, sizeof name, "x%d", -term);
+        add_text(text, name);
+    }
+}
+
+static void add_rule_atom(Text *text, const EsKnowledgeGraph *graph, EsAtom atom) {
+    const char *predicate = graph->predicate_names[atom.predicate];
+    if (es_kg_is_test(graph, atom.predicate)) {
+        add_term(text, graph, atom.a);
+        add_text(text, " ");
+        add_text(text, predicate);
+        add_text(text, " ");
+        add_term(text, graph, atom.b);
+        return;
+    }
+    add_name(text, predicate, is_quoted_predicate(predicate));
+    add_text(text, "(");
+    add_term(text, graph, atom.a);
+    add_text(text, ",");
+    add_term(text, graph, atom.b);
+    add_text(text, ")");
 }
 
 int es_horn_rule_format(const EsKnowledgeGraph *graph, const EsHornRule *rule, char *text,
                         size_t bytes) {
-    int length = 0;
-    for (int k = 0; k <= rule->n_body; k++) {
-        EsAtom atom = k < rule->n_body ? rule->body[k] : rule->head;
-        const char *before = k == 0 ? "" : (k < rule->n_body ? ", " : " -> ");
-        size_t used = ES_MIN((size_t)length, bytes);
-        length +=
-            snprintf(text + used, bytes - used, "%s%s(%c,%c)", before,
-                     graph->predicate_names[atom.predicate], name_of(atom.a), name_of(atom.b));
+    Text out = {text, bytes, 0};
+    for (int k = 0; k < rule->n_body; k++) {
+        add_text(&out, k == 0 ? "" : ", ");
+        add_rule_atom(&out, graph, rule->body[k]);
     }
-    return length;
+    add_text(&out, " -> ");
+    add_rule_atom(&out, graph, rule->head);
+    return end_text(&out);
 }

@@ -24,9 +24,10 @@
 
 ES_EXTERN_C_BEGIN
 
-#define ES_HORN_MAX_BODY 3
-// a head of two terms and three atoms of two
-#define ES_HORN_MAX_VARIABLES 8
+// atoms and tests before the arrow of a rule
+#define ES_HORN_MAX_BODY 16
+// proof_rules.h has one bit for each of them and each variable of a state
+#define ES_HORN_MAX_VARIABLES 24
 
 // predicate(a,b). A term is a constant (> 0), a variable of a rule (< 0) or nothing (0).
 typedef struct EsAtom {
@@ -45,16 +46,36 @@ static inline int es_atom_compare(const void *left, const void *right) {
     return (x->b > y->b) - (x->b < y->b);
 }
 
-// head :- body[0], ..., body[n_body - 1]. All terms are variables, and those of the head occur in
-// the body.
+// head :- body[0], ..., body[n_body - 1]. A term is a constant (> 0) or a variable (< 0); the
+// variables of the head and of tests occur in a body atom that is no test.
 typedef struct EsHornRule {
     EsAtom head;
-    EsAtom body[ES_HORN_MAX_BODY]; // zero past n_body
     int n_body;                    // 1 to ES_HORN_MAX_BODY
     int n_variables;               // -1 to -n_variables occur
+    EsAtom body[ES_HORN_MAX_BODY]; // zero past n_body
     int line;                      // in its file, from 1; for generated rules their number
     int is_prolog;                 // that file is Prolog text, which may have a rule file beside it
 } EsHornRule;
+
+// Predicates that compare their two terms, for bodies of rules alone. A graph whose rules use one
+// has it among its predicates, under the name that rule files spell it with. != compares any two
+// constants; the others hold of integers alone, constants that are spelt as one: 0, 12, -7, without
+// leading zeros and of at most 18 digits.
+typedef enum EsKgTest {
+    ES_KG_NO_TEST,
+    ES_KG_NOT_EQUAL,
+    ES_KG_LESS,
+    ES_KG_LESS_EQUAL,
+    ES_KG_GREATER,
+    ES_KG_GREATER_EQUAL,
+    ES_KG_N_TESTS
+} EsKgTest;
+
+// "", "!=", "<", "<=", ">", ">="
+extern const char *const es_kg_test_names[ES_KG_N_TESTS];
+
+// the value of a constant that is no integer
+#define ES_KG_NO_INTEGER INT64_MIN
 
 // Neighbouring atoms of an index; borrowed from the graph.
 typedef struct EsAtomSpan {
@@ -113,6 +134,17 @@ typedef struct EsKnowledgeGraph {
     int max_body;        // of any rule
     int max_rules;       // of any head
 
+    int has_tests;          // some rule compares terms
+    unsigned char *test_of; // EsKgTest of each predicate; NULL without tests              (P + 1)
+    int64_t *values;        // of constants, ES_KG_NO_INTEGER: none; NULL without tests    (C + 1)
+
+    int32_t n_skipped; // clauses of its file that were passed over: more may follow than is known
+
+    // for warnings: variables of the rule file that are spelt as a constant of the graph
+    int32_t n_shadowed;
+    int32_t shadowed; // the first such constant, 0: none
+    int shadowed_line;
+
     EsQuerySplit splits[ES_KG_N_SPLITS];
     EsDomains domains;
     char *name_text; // text of all names
@@ -125,14 +157,28 @@ void es_kg_destroy(EsKnowledgeGraph *graph);
 int32_t es_kg_constant(const EsKnowledgeGraph *graph, const char *name);
 int32_t es_kg_predicate(const EsKnowledgeGraph *graph, const char *name);
 
-// Write "predicate(a,b)" as snprintf does; variables of rules are V1, V2, ...
+// The value of a name that is spelt as an integer, ES_KG_NO_INTEGER for any other.
+int64_t es_kg_integer(const char *name);
+
+// Write "predicate(a,b)" as snprintf does; variables of rules are V1, V2, ... Names that could not
+// be read back otherwise are in quotes. A comparison is "a != b".
 int es_kg_format_atom(const EsKnowledgeGraph *graph, EsAtom atom, char *text, size_t bytes);
 
-// holds any rule whose names are within ES_KG_MAX_NAME_BYTES
-#define ES_RULE_TEXT_BYTES 4352
+// Write a name of a fact as it can be read back: in single quotes when it begins with a quote or %,
+// or has blanks, commas or brackets.
+int es_kg_format_name(const char *name, char *text, size_t bytes);
 
-// Write "b1(x,z), b2(z,y) -> head(x,y)" as snprintf does. The variables are x, y, z, u, v, w, s, t
-// by their number, so that the head of a rule read or mined is head(x,y) or head(x,x).
+// Returns whether an argument without quotes is a variable in a rule file: a letter with nothing
+// but digits behind it (x, y2), or anything that begins with a capital letter, _ or ?.
+int es_kg_looks_variable(const char *text, size_t bytes);
+
+// holds any rule or atom whose names are within ES_KG_MAX_NAME_BYTES, every byte of them escaped
+#define ES_RULE_TEXT_BYTES    106496
+#define ES_KG_ATOM_TEXT_BYTES 6272
+
+// Write "b1(x,z), z != y, b2(z,paris) -> head(x,y)" as snprintf does, as a rule file has it. The
+// variables are x, y, z, u, v, w, s, t by their number and then x9, x10, ..., so that the head of a
+// rule without constants is head(x,y) or head(x,x).
 int es_horn_rule_format(const EsKnowledgeGraph *graph, const EsHornRule *rule, char *text,
                         size_t bytes);
 
@@ -191,6 +237,29 @@ static inline ES_HOST_DEVICE int es_kg_has_fact(const EsKnowledgeGraph *graph, E
         }
     }
     return low < span.count && span.atoms[low].b == atom.b;
+}
+
+// Returns whether a predicate compares.
+static inline ES_HOST_DEVICE int es_kg_is_test(const EsKnowledgeGraph *graph, int32_t predicate) {
+    return graph->has_tests && graph->test_of[predicate] != ES_KG_NO_TEST;
+}
+
+// Returns whether a comparison of two constants holds.
+static inline ES_HOST_DEVICE int es_kg_test_holds(const EsKnowledgeGraph *graph, EsAtom atom) {
+    int64_t a = graph->values[atom.a], b = graph->values[atom.b];
+    int are_integers = a != ES_KG_NO_INTEGER && b != ES_KG_NO_INTEGER;
+    switch (graph->test_of[atom.predicate]) {
+    case ES_KG_NOT_EQUAL:
+        return atom.a != atom.b;
+    case ES_KG_LESS:
+        return are_integers && a < b;
+    case ES_KG_LESS_EQUAL:
+        return are_integers && a <= b;
+    case ES_KG_GREATER:
+        return are_integers && a > b;
+    default:
+        return are_integers && a >= b;
+    }
 }
 
 // Rules with this head predicate, in the order of their file; *count of them.

@@ -1,17 +1,17 @@
-// Readers of one text each, line by line: triples and rules go into a builder, where a rule's
-// variables get numbers by first appearance; depths and domains go into a finished graph, whose
-// names they refer to.
+// Readers of one text each, line by line: triples go into a builder; depths and domains into a
+// finished graph, whose names they refer to. Rules are read by rule_text.c.
 #include "proof/graph/knowledge_text.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "proof/graph/text_line.h"
 
-static EsStatus intern(EsKgBuilder *builder, EsKgNameKind kind, EsPiece name, int32_t *number) {
-    return es_kg_builder_intern(builder, kind, name.text, name.bytes, number);
+static EsStatus intern(EsKgBuilder *builder, EsKgNameKind kind, EsNameText name, int32_t *number) {
+    char text[ES_KG_MAX_NAME_BYTES];
+    size_t bytes = es_name_text_copy(name, text, sizeof text);
+    return es_kg_builder_intern(builder, kind, text, bytes, number);
 }
 
 // --- triples ---
@@ -20,10 +20,6 @@ static EsStatus intern(EsKgBuilder *builder, EsKgNameKind kind, EsPiece name, in
 static EsStatus parse_fact(const EsTextLines *lines, EsPiece line, EsAtomText *atom) {
     EsPiece rest = line;
     ES_TRY(es_text_take_atom(lines, &rest, atom));
-    atom->a = es_piece_strip_quotes(atom->a);
-    atom->b = es_piece_strip_quotes(atom->b);
-    ES_TRY(es_text_check_name(lines, atom->a, "first argument"));
-    ES_TRY(es_text_check_name(lines, atom->b, "second argument"));
     rest = es_piece_skip_blanks(rest);
     if (rest.bytes > 1 || (rest.bytes == 1 && rest.text[0] != '.')) {
         EsExcerpt excerpt;
@@ -60,7 +56,8 @@ static EsStatus parse_columns(const EsTextLines *lines, EsPiece line, EsAtomText
                             "%d column%s, expected 3 with tabs between them: head, relation, tail",
                             n_columns, n_columns == 1 ? "" : "s");
     }
-    *atom = (EsAtomText){columns[1], columns[0], columns[2]};
+    *atom = (EsAtomText){es_name_text_bare(columns[1]), es_name_text_bare(columns[0]),
+                         es_name_text_bare(columns[2])};
     ES_TRY(check_column(lines, columns[0], "head"));
     ES_TRY(check_column(lines, columns[1], "relation"));
     return check_column(lines, columns[2], "tail");
@@ -109,175 +106,6 @@ EsStatus es_kg_text_read_triples(EsKgBuilder *builder, EsKgSplit split, const ch
     }
 }
 
-// --- rules ---
-
-typedef struct RuleText {
-    EsAtomText head, body[ES_HORN_MAX_BODY];
-    int n_body;
-} RuleText;
-
-// Take "name:confidence:" from the front of *rest.
-static EsStatus skip_label(const EsTextLines *lines, EsPiece *rest) {
-    const char *end = rest->text + rest->bytes;
-    const char *first = memchr(rest->text, ':', rest->bytes);
-    const char *second = first != NULL ? memchr(first + 1, ':', (size_t)(end - first - 1)) : NULL;
-    EsExcerpt excerpt;
-    if (second == NULL) {
-        return ES_LINE_FAIL(lines, rest->text,
-                            "%s is no rule, expected NAME:CONFIDENCE:BODY -> HEAD",
-                            es_text_excerpt(*rest, excerpt));
-    }
-    EsPiece confidence = es_piece_trim((EsPiece){first + 1, (size_t)(second - first - 1)});
-    char number[64] = "", *stop = number;
-    double value = 0;
-    if (confidence.bytes < sizeof number) {
-        memcpy(number, confidence.text, confidence.bytes);
-        number[confidence.bytes] = '\0';
-        value = strtod(number, &stop);
-    }
-    if (stop == number || *stop != '\0' || !isfinite(value)) {
-        return ES_LINE_FAIL(lines, confidence.text, "the confidence %s is not a number",
-                            es_text_excerpt(confidence, excerpt));
-    }
-    *rest = (EsPiece){second + 1, (size_t)(end - second - 1)};
-    return ES_STATUS_OK;
-}
-
-static int starts_with_arrow(EsPiece piece) {
-    return piece.bytes >= 2 && piece.text[0] == '-' && piece.text[1] == '>';
-}
-
-// Take "b1(x,y), b2(y,z) ->" from the front of *rest.
-static EsStatus parse_body(const EsTextLines *lines, EsPiece *rest, RuleText *rule) {
-    *rest = es_piece_skip_blanks(*rest);
-    if (starts_with_arrow(*rest)) {
-        return ES_LINE_FAIL(lines, rest->text, "%s", "the rule has no body before ->");
-    }
-    for (;;) {
-        EsAtomText atom;
-        const char *begin = es_piece_skip_blanks(*rest).text;
-        ES_TRY(es_text_take_atom(lines, rest, &atom));
-        if (rule->n_body == ES_HORN_MAX_BODY) {
-            return ES_LINE_FAIL(lines, begin, "more than %d atoms before ->", ES_HORN_MAX_BODY);
-        }
-        rule->body[rule->n_body++] = atom;
-        *rest = es_piece_skip_blanks(*rest);
-        if (starts_with_arrow(*rest)) {
-            *rest = (EsPiece){rest->text + 2, rest->bytes - 2};
-            return ES_STATUS_OK;
-        }
-        if (rest->bytes == 0) {
-            return ES_LINE_FAIL(lines, rest->text, "%s",
-                                "the rule ends after its body, expected -> and a head");
-        }
-        if (rest->text[0] != ',') {
-            EsExcerpt excerpt;
-            return ES_LINE_FAIL(lines, rest->text, "%s after an atom of the body, expected , or ->",
-                                es_text_excerpt(*rest, excerpt));
-        }
-        const char *comma = rest->text;
-        *rest = es_piece_skip_blanks((EsPiece){comma + 1, rest->bytes - 1});
-        if (rest->bytes == 0 || starts_with_arrow(*rest)) {
-            return ES_LINE_FAIL(lines, comma, "%s", "an atom is missing after the comma");
-        }
-    }
-}
-
-static EsStatus parse_rule(const EsTextLines *lines, EsPiece line, RuleText *rule) {
-    memset(rule, 0, sizeof *rule);
-    EsPiece rest = line;
-    ES_TRY(skip_label(lines, &rest));
-    ES_TRY(parse_body(lines, &rest, rule));
-    ES_TRY(es_text_take_atom(lines, &rest, &rule->head));
-    rest = es_piece_skip_blanks(rest);
-    if (rest.bytes > 1 || (rest.bytes == 1 && rest.text[0] != '.')) {
-        EsExcerpt excerpt;
-        return ES_LINE_FAIL(lines, rest.text, "%s after the head of the rule",
-                            es_text_excerpt(rest, excerpt));
-    }
-    return ES_STATUS_OK;
-}
-
-typedef struct Variables {
-    EsPiece names[ES_HORN_MAX_VARIABLES];
-    int count;
-} Variables;
-
-static EsStatus number_variable(const EsTextLines *lines, Variables *variables, EsPiece name,
-                                int32_t *term) {
-    if (name.text[0] == '"' || name.text[0] == '\'') {
-        EsExcerpt excerpt;
-        return ES_LINE_FAIL(lines, name.text, "%s is quoted; a rule has variables only",
-                            es_text_excerpt(name, excerpt));
-    }
-    int i = 0;
-    while (i < variables->count && !es_piece_equals(variables->names[i], name)) {
-        i++;
-    }
-    if (i == variables->count) {
-        ES_ASSERT(i < ES_HORN_MAX_VARIABLES);
-        variables->names[variables->count++] = name;
-    }
-    *term = -(i + 1);
-    return ES_STATUS_OK;
-}
-
-static EsStatus number_atom(const EsTextLines *lines, EsKgBuilder *builder, Variables *variables,
-                            const EsAtomText *spelt, EsAtom *atom) {
-    ES_TRY(intern(builder, ES_KG_PREDICATE, spelt->predicate, &atom->predicate));
-    ES_TRY(number_variable(lines, variables, spelt->a, &atom->a));
-    return number_variable(lines, variables, spelt->b, &atom->b);
-}
-
-// A head variable that the body does not bind would stand for every constant there is.
-static EsStatus check_head(const EsTextLines *lines, const EsHornRule *rule,
-                           const RuleText *spelt) {
-    int is_bound[2] = {0, 0};
-    for (int k = 0; k < rule->n_body; k++) {
-        is_bound[0] |= rule->body[k].a == rule->head.a || rule->body[k].b == rule->head.a;
-        is_bound[1] |= rule->body[k].a == rule->head.b || rule->body[k].b == rule->head.b;
-    }
-    if (!is_bound[0] || !is_bound[1]) {
-        EsPiece name = is_bound[0] ? spelt->head.b : spelt->head.a;
-        EsExcerpt excerpt;
-        return ES_LINE_FAIL(lines, name.text, "the variable %s of the head is not in the body",
-                            es_text_excerpt(name, excerpt));
-    }
-    return ES_STATUS_OK;
-}
-
-EsStatus es_kg_text_read_rules(EsKgBuilder *builder, const char *name, const char *text,
-                               size_t bytes, int32_t *n_read) {
-    *n_read = 0;
-    EsTextLines lines = es_text_lines_begin(name, text, bytes);
-    EsPiece line;
-    int is_there;
-    for (;;) {
-        ES_TRY(es_text_lines_next(&lines, &line, &is_there));
-        if (!is_there) {
-            return ES_STATUS_OK;
-        }
-        if (line.text[0] == '%') {
-            continue;
-        }
-        RuleText spelt;
-        ES_TRY(parse_rule(&lines, line, &spelt));
-        EsHornRule rule;
-        memset(&rule, 0, sizeof rule);
-        Variables variables = {.count = 0};
-        ES_TRY(number_atom(&lines, builder, &variables, &spelt.head, &rule.head));
-        for (int k = 0; k < spelt.n_body; k++) {
-            ES_TRY(number_atom(&lines, builder, &variables, &spelt.body[k], &rule.body[k]));
-        }
-        rule.n_body = spelt.n_body;
-        rule.n_variables = variables.count;
-        rule.line = lines.number;
-        ES_TRY(check_head(&lines, &rule, &spelt));
-        ES_TRY(es_kg_builder_add_rule(builder, &rule));
-        (*n_read)++;
-    }
-}
-
 #define MAX_DEPTH 1000000
 // they are looked up one after the other
 #define MAX_DOMAINS 10000
@@ -298,12 +126,18 @@ static int compare_queries(const void *left, const void *right, void *context) {
     return es_atom_compare(&atoms[*(const int32_t *)left], &atoms[*(const int32_t *)right]);
 }
 
+static const char *copy_spelt(EsNameText spelt, Name name) {
+    size_t bytes = es_name_text_copy(spelt, name, sizeof(Name) - 1);
+    name[ES_MIN(bytes, sizeof(Name) - 1)] = '\0';
+    return name;
+}
+
 // Quotes are part of a name from columns, and no part of one from "predicate(a,b)".
-static int32_t find_constant(const EsKnowledgeGraph *graph, EsPiece piece) {
+static int32_t find_constant(const EsKnowledgeGraph *graph, EsNameText spelt) {
     Name name;
-    int32_t constant = es_kg_constant(graph, copy_name(piece, name));
-    return constant != 0 ? constant
-                         : es_kg_constant(graph, copy_name(es_piece_strip_quotes(piece), name));
+    int32_t constant =
+        spelt.whole.bytes < sizeof(Name) ? es_kg_constant(graph, copy_name(spelt.whole, name)) : 0;
+    return constant != 0 ? constant : es_kg_constant(graph, copy_spelt(spelt, name));
 }
 
 // 0 in a field whose name the graph does not have.
@@ -312,7 +146,7 @@ static EsStatus parse_query(const EsTextLines *lines, const EsKnowledgeGraph *gr
     EsAtomText spelt;
     Name name;
     ES_TRY(es_text_take_atom(lines, rest, &spelt));
-    atom->predicate = es_kg_predicate(graph, copy_name(spelt.predicate, name));
+    atom->predicate = es_kg_predicate(graph, copy_spelt(spelt.predicate, name));
     atom->a = find_constant(graph, spelt.a);
     atom->b = find_constant(graph, spelt.b);
     return ES_STATUS_OK;
@@ -400,14 +234,21 @@ EsStatus es_kg_text_read_depths(EsKnowledgeGraph *graph, EsKgSplit split, const 
 
 // --- domains ---
 
-static EsPiece take_word(EsPiece *rest) {
+// A name in quotes, or up to the next blank.
+static EsNameText take_word(EsPiece *rest) {
     EsPiece piece = es_piece_skip_blanks(*rest);
+    EsNameText quoted;
     size_t bytes = 0;
+    if (piece.bytes > 0 && strchr("'\"", piece.text[0]) != NULL &&
+        es_text_take_quoted(&piece, "", &quoted)) {
+        *rest = piece;
+        return quoted;
+    }
     while (bytes < piece.bytes && piece.text[bytes] != ' ' && piece.text[bytes] != '\t') {
         bytes++;
     }
     *rest = (EsPiece){piece.text + bytes, piece.bytes - bytes};
-    return (EsPiece){piece.text, bytes};
+    return es_name_text_bare((EsPiece){piece.text, bytes});
 }
 
 static int32_t find_domain(const EsDomains *domains, const char *name) {
@@ -433,7 +274,8 @@ static EsStatus read_typing(const EsTextLines *lines, EsKnowledgeGraph *graph, E
         }
         parts[i] = (EsPiece){at, (size_t)(colon - at)};
         at = colon + 1;
-        ES_TRY(es_text_check_name(lines, parts[i], i == 0 ? "predicate" : "domain"));
+        ES_TRY(es_text_check_name(lines, es_name_text_bare(parts[i]),
+                                  i == 0 ? "predicate" : "domain"));
     }
     Name name;
     EsExcerpt excerpt;
@@ -455,30 +297,30 @@ static EsStatus read_typing(const EsTextLines *lines, EsKnowledgeGraph *graph, E
 
 // "domain constant constant ..."; the caller has allocated the arrays. *text is where its name
 // goes.
-static EsStatus read_domain(const EsTextLines *lines, EsKnowledgeGraph *graph, EsPiece domain,
+static EsStatus read_domain(const EsTextLines *lines, EsKnowledgeGraph *graph, EsNameText domain,
                             EsPiece rest, char **text) {
     EsDomains *domains = &graph->domains;
     ES_TRY(es_text_check_name(lines, domain, "domain"));
     Name name;
     EsExcerpt excerpt;
-    if (find_domain(domains, copy_name(domain, name)) != 0) {
-        return ES_LINE_FAIL(lines, domain.text, "the domain %s is there twice",
-                            es_text_excerpt(domain, excerpt));
+    if (find_domain(domains, copy_spelt(domain, name)) != 0) {
+        return ES_LINE_FAIL(lines, domain.whole.text, "the domain %s is there twice",
+                            es_text_excerpt(domain.inside, excerpt));
     }
     if (domains->count == MAX_DOMAINS) {
-        return ES_LINE_FAIL(lines, domain.text, "more than %d domains", MAX_DOMAINS);
+        return ES_LINE_FAIL(lines, domain.whole.text, "more than %d domains", MAX_DOMAINS);
     }
     int32_t number = ++domains->count;
     domains->names[number] = strcpy(*text, name);
-    *text += domain.bytes + 1;
+    *text += strlen(name) + 1;
     int32_t end = domains->start[number];
     for (;;) {
-        EsPiece word = take_word(&rest);
-        if (word.bytes == 0) {
+        EsNameText word = take_word(&rest);
+        if (word.whole.bytes == 0) {
             break;
         }
         ES_TRY(es_text_check_name(lines, word, "constant"));
-        int32_t constant = es_kg_constant(graph, copy_name(word, name));
+        int32_t constant = find_constant(graph, word);
         if (constant == 0) {
             domains->n_unknown++;
             continue;
@@ -530,8 +372,9 @@ EsStatus es_kg_text_read_domains(EsKnowledgeGraph *graph, const char *name, cons
         if (line.text[0] == '%') {
             continue;
         }
-        EsPiece rest = line, first = take_word(&rest);
-        ES_TRY(rest.bytes == 0 ? read_typing(&lines, graph, first)
+        EsPiece rest = line;
+        EsNameText first = take_word(&rest);
+        ES_TRY(rest.bytes == 0 ? read_typing(&lines, graph, first.whole)
                                : read_domain(&lines, graph, first, rest, &names_end));
     }
 }

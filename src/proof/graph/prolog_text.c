@@ -1,5 +1,6 @@
-// A clause is found first, from its beginning to the period that ends it, and then read; one that
-// cannot be read as a fact or rule is passed over as a whole.
+// A clause is found first, from its beginning to the period that ends it, and then read; for one
+// that cannot be read as a fact or rule the first reason is kept, which is an error, or the clause
+// is passed over as a whole.
 #include "proof/graph/prolog_text.h"
 
 #include <ctype.h>
@@ -15,6 +16,9 @@ typedef struct Reader {
     const char *at;
     const char *counted; // up to here the lines are counted
     int line;            // at `counted`, from 1
+    // why the clause at hand cannot be read, NULL: it can
+    const char *reason;
+    const char *reason_at;
 } Reader;
 
 // A name or variable with its quotes and escapes gone.
@@ -25,15 +29,27 @@ typedef struct Term {
     int is_variable;
 } Term;
 
+// An atom, a comparison of a and b, or integer(a), which says no more than comparisons do.
 typedef struct Literal {
     Term predicate, a, b;
+    EsKgTest test;
+    int is_integer_check;
 } Literal;
 
-// head and up to ES_HORN_MAX_BODY atoms; one more is read to see that there are too many
+// head and body
 typedef struct Clause {
     Literal literals[1 + ES_HORN_MAX_BODY];
     int n_literals;
 } Clause;
+
+// Keep the first reason why a clause cannot be read. Returns 0.
+static int refuse(Reader *reader, const char *at, const char *reason) {
+    if (reader->reason == NULL) {
+        reader->reason = reason;
+        reader->reason_at = at;
+    }
+    return 0;
+}
 
 // --- where ---
 
@@ -207,26 +223,88 @@ static EsStatus take_term(Reader *reader, const char **at, const char *end, Term
     return ES_STATUS_OK;
 }
 
-static EsStatus take_byte(Reader *reader, const char **at, const char *end, char wanted,
-                          int *is_read) {
-    ES_TRY(skip_blanks(reader, at, end));
-    *is_read = *at < end && **at == wanted;
-    *at += *is_read;
+// The comparison that stands here and its bytes; inequality as any of \= \== and dif(X,Y).
+static EsKgTest test_at(const char *at, const char *end, size_t *bytes) {
+    static const struct {
+        const char *text;
+        EsKgTest test;
+    } tests[] = {{"\\==", ES_KG_NOT_EQUAL},   {"\\=", ES_KG_NOT_EQUAL}, {"=<", ES_KG_LESS_EQUAL},
+                 {">=", ES_KG_GREATER_EQUAL}, {"<", ES_KG_LESS},        {">", ES_KG_GREATER}};
+    for (size_t i = 0; i < ES_COUNT_OF(tests); i++) {
+        *bytes = strlen(tests[i].text);
+        // =\= and other operators begin alike
+        if ((size_t)(end - at) >= *bytes && memcmp(at, tests[i].text, *bytes) == 0 &&
+            strchr("=<>\\@:-+*/^~?&#", at + *bytes < end ? at[*bytes] : ' ') == NULL) {
+            return tests[i].test;
+        }
+    }
+    return ES_KG_NO_TEST;
+}
+
+static int is_named(const Term *term, const char *name) {
+    return term->bytes == strlen(name) && memcmp(term->text, name, term->bytes) == 0;
+}
+
+// Take the arguments; *at is behind the opening bracket.
+static EsStatus take_arguments(Reader *reader, const char **at, const char *end, Literal *literal,
+                               int *is_read) {
+    Term *const terms[2] = {&literal->a, &literal->b};
+    int n_terms = 0, goes_on = 1;
+    while (goes_on) {
+        if (n_terms == 2) {
+            *is_read = refuse(reader, *at, "a predicate of more than 2 arguments");
+            return ES_STATUS_OK;
+        }
+        ES_TRY(take_term(reader, at, end, terms[n_terms], is_read));
+        ES_TRY(skip_blanks(reader, at, end));
+        char byte = *at < end ? **at : ' ';
+        if (!*is_read || (byte != ',' && byte != ')')) {
+            *is_read = refuse(reader, terms[n_terms]->begin,
+                              "an argument that is no name, number or variable");
+            return ES_STATUS_OK;
+        }
+        n_terms++;
+        (*at)++;
+        goes_on = byte == ',';
+    }
+    literal->is_integer_check = n_terms == 1 && is_named(&literal->predicate, "integer");
+    if (n_terms != 2 && !literal->is_integer_check) {
+        *is_read = refuse(reader, literal->predicate.begin, "a predicate of 1 argument, not 2");
+    }
+    if (n_terms == 2 && is_named(&literal->predicate, "dif")) {
+        literal->test = ES_KG_NOT_EQUAL;
+    }
     return ES_STATUS_OK;
 }
 
 static EsStatus take_literal(Reader *reader, const char **at, const char *end, Literal *literal,
                              int *is_read) {
+    size_t bytes;
+    literal->test = ES_KG_NO_TEST;
+    literal->is_integer_check = 0;
     ES_TRY(take_term(reader, at, end, &literal->predicate, is_read));
-    *is_read = *is_read && !literal->predicate.is_variable;
-    Term *const terms[2] = {&literal->a, &literal->b};
-    for (int k = 0; k < 2 && *is_read; k++) {
-        ES_TRY(take_byte(reader, at, end, k == 0 ? '(' : ',', is_read));
-        if (*is_read) {
-            ES_TRY(take_term(reader, at, end, terms[k], is_read));
-        }
+    if (!*is_read) {
+        *is_read = refuse(reader, literal->predicate.begin, "neither an atom nor a comparison");
+        return ES_STATUS_OK;
     }
-    return *is_read ? take_byte(reader, at, end, ')', is_read) : ES_STATUS_OK;
+    ES_TRY(skip_blanks(reader, at, end));
+    if (*at < end && **at == '(' && !literal->predicate.is_variable) {
+        (*at)++;
+        return take_arguments(reader, at, end, literal, is_read);
+    }
+    literal->test = test_at(*at, end, &bytes);
+    if (literal->test == ES_KG_NO_TEST) {
+        *is_read =
+            refuse(reader, literal->predicate.begin, "neither an atom p(a,b) nor a comparison");
+        return ES_STATUS_OK;
+    }
+    *at += bytes;
+    literal->a = literal->predicate;
+    ES_TRY(take_term(reader, at, end, &literal->b, is_read));
+    if (!*is_read) {
+        *is_read = refuse(reader, *at, "a comparison with what is no name, number or variable");
+    }
+    return ES_STATUS_OK;
 }
 
 // Read the clause up to `end`; *is_read is 0 when it has another form.
@@ -234,18 +312,22 @@ static EsStatus take_clause(Reader *reader, const char *end, Clause *clause, int
     const char *at = reader->at;
     clause->n_literals = 0;
     for (;;) {
-        ES_TRY(take_literal(reader, &at, end, &clause->literals[clause->n_literals++], is_read));
-        if (!*is_read) {
-            return ES_STATUS_OK;
-        }
         ES_TRY(skip_blanks(reader, &at, end));
-        if (at == end) {
+        if (clause->n_literals > ES_HORN_MAX_BODY) {
+            return FAIL_AT(reader, at, "more than %d atoms in a body", ES_HORN_MAX_BODY);
+        }
+        ES_TRY(take_literal(reader, &at, end, &clause->literals[clause->n_literals++], is_read));
+        ES_TRY(skip_blanks(reader, &at, end));
+        if (!*is_read || at == end) {
             return ES_STATUS_OK;
         }
         int is_neck = clause->n_literals == 1 && end - at >= 2 && at[0] == ':' && at[1] == '-';
         int is_comma = clause->n_literals > 1 && *at == ',';
-        if (!(is_neck || is_comma) || clause->n_literals > ES_HORN_MAX_BODY) {
-            *is_read = 0;
+        if (!is_neck && !is_comma) {
+            *is_read =
+                refuse(reader, at,
+                       clause->n_literals == 1 ? "something else than :- after an atom"
+                                               : "something else than a comma after an atom");
             return ES_STATUS_OK;
         }
         at += is_neck ? 2 : 1;
@@ -259,7 +341,8 @@ static EsStatus check_names(Reader *reader, const Clause *clause) {
     for (int k = 0; k < clause->n_literals; k++) {
         const Literal *literal = &clause->literals[k];
         const Term *const terms[] = {&literal->predicate, &literal->a, &literal->b};
-        for (size_t i = 0; i < ES_COUNT_OF(terms); i++) {
+        size_t n_terms = literal->is_integer_check ? 2 : 3;
+        for (size_t i = literal->test != ES_KG_NO_TEST ? 1 : 0; i < n_terms; i++) {
             if (terms[i]->bytes > ES_KG_MAX_NAME_BYTES) {
                 return FAIL_AT(reader, terms[i]->begin,
                                "a name of %zu bytes, at most %d are allowed", terms[i]->bytes,
@@ -285,8 +368,14 @@ static EsStatus add_fact(EsKgBuilder *builder, Reader *reader, const Clause *cla
                          int *is_added) {
     const Literal *literal = &clause->literals[0];
     EsAtom atom;
+    *is_added = literal->test == ES_KG_NO_TEST && !literal->is_integer_check;
+    if (!*is_added) {
+        refuse(reader, literal->predicate.begin, "a comparison outside of a body");
+        return ES_STATUS_OK;
+    }
     *is_added = !literal->a.is_variable && !literal->b.is_variable;
     if (!*is_added) {
+        refuse(reader, literal->predicate.begin, "a fact with a variable");
         return ES_STATUS_OK;
     }
     ES_TRY(check_names(reader, clause));
@@ -297,57 +386,165 @@ static EsStatus add_fact(EsKgBuilder *builder, Reader *reader, const Clause *cla
     return es_kg_builder_add_fact(builder, atom);
 }
 
-// The number of a variable by first appearance; a plain _ is a new one each time.
-static int32_t number_variable(const Term **known, int *n_known, const Term *term) {
+// Variables of a rule by first appearance.
+typedef struct Variables {
+    const Term *known[ES_HORN_MAX_VARIABLES];
+    int count;
+} Variables;
+
+static int is_same_name(const Term *term, const Term *other) {
+    return term->bytes == other->bytes &&
+           memcmp(term->text, other->text, ES_MIN(term->bytes, sizeof term->text)) == 0;
+}
+
+// The number of a variable; a plain _ is a new one each time. Returns 0 when there are too many.
+static int32_t number_variable(Variables *variables, const Term *term) {
     int is_nameless = term->bytes == 1 && term->text[0] == '_';
-    for (int i = 0; i < *n_known && !is_nameless; i++) {
-        if (known[i]->bytes == term->bytes &&
-            memcmp(known[i]->text, term->text, ES_MIN(term->bytes, sizeof term->text)) == 0) {
+    for (int i = 0; i < variables->count && !is_nameless; i++) {
+        if (is_same_name(variables->known[i], term)) {
             return -1 - i;
         }
     }
-    known[(*n_known)++] = term;
-    return -*n_known;
+    if (variables->count == ES_HORN_MAX_VARIABLES) {
+        return 0;
+    }
+    variables->known[variables->count++] = term;
+    return -variables->count;
+}
+
+// Returns whether the term of an integer(X) is one of a comparison in order too.
+static int is_compared(const Clause *clause, const Term *term) {
+    for (int k = 1; k < clause->n_literals; k++) {
+        const Literal *literal = &clause->literals[k];
+        if (literal->test > ES_KG_NOT_EQUAL &&
+            (is_same_name(&literal->a, term) || is_same_name(&literal->b, term))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+// Returns whether a variable is in an atom of the body; constants always are.
+static int is_bound(const Clause *clause, const Term *term) {
+    for (int k = 1; k < clause->n_literals && term->is_variable; k++) {
+        const Literal *literal = &clause->literals[k];
+        if (literal->test == ES_KG_NO_TEST && !literal->is_integer_check &&
+            (is_same_name(&literal->a, term) || is_same_name(&literal->b, term))) {
+            return 1;
+        }
+    }
+    return !term->is_variable;
+}
+
+// Returns whether a graph can hold the clause as a rule.
+static int check_rule(Reader *reader, const Clause *clause) {
+    const Literal *head = &clause->literals[0];
+    int n_atoms = 0;
+    if (head->test != ES_KG_NO_TEST || head->is_integer_check) {
+        return refuse(reader, head->predicate.begin, "a head that is a comparison");
+    }
+    for (int k = 0; k < clause->n_literals; k++) {
+        const Literal *literal = &clause->literals[k];
+        if (literal->is_integer_check) {
+            if (!is_compared(clause, &literal->a)) {
+                return refuse(reader, literal->predicate.begin,
+                              "integer(X) without a comparison of X");
+            }
+            continue;
+        }
+        n_atoms += k > 0 && literal->test == ES_KG_NO_TEST;
+        if ((k == 0 || literal->test != ES_KG_NO_TEST) &&
+            (!is_bound(clause, &literal->a) || !is_bound(clause, &literal->b))) {
+            return refuse(reader, literal->a.begin,
+                          k == 0 ? "a variable of the head that is in no atom of the body"
+                                 : "a compared variable that is in no atom of the body");
+        }
+    }
+    return n_atoms > 0 || refuse(reader, head->predicate.begin, "a body of comparisons alone");
+}
+
+static EsStatus number_term(EsKgBuilder *builder, Reader *reader, Variables *variables,
+                            const Term *term, int32_t *number) {
+    if (!term->is_variable) {
+        return intern(builder, ES_KG_CONSTANT, term, number);
+    }
+    *number = number_variable(variables, term);
+    return *number != 0 ? ES_STATUS_OK
+                        : FAIL_AT(reader, term->begin, "more than %d variables in one rule",
+                                  ES_HORN_MAX_VARIABLES);
+}
+
+static EsStatus number_literal(EsKgBuilder *builder, Reader *reader, Variables *variables,
+                               const Literal *literal, EsAtom *atom) {
+    ES_TRY(literal->test != ES_KG_NO_TEST
+               ? es_kg_builder_intern_test(builder, literal->test, &atom->predicate)
+               : intern(builder, ES_KG_PREDICATE, &literal->predicate, &atom->predicate));
+    ES_TRY(number_term(builder, reader, variables, &literal->a, &atom->a));
+    return number_term(builder, reader, variables, &literal->b, &atom->b);
 }
 
 static EsStatus add_rule(EsKgBuilder *builder, Reader *reader, const Clause *clause, int line,
                          int *is_added) {
     EsHornRule rule;
     memset(&rule, 0, sizeof rule);
-    const Term *known[ES_HORN_MAX_VARIABLES];
-    int is_bound[2] = {0, 0};
-    *is_added = 0;
-    for (int k = 0; k < clause->n_literals; k++) {
-        const Literal *literal = &clause->literals[k];
-        if (!literal->a.is_variable || !literal->b.is_variable) {
-            return ES_STATUS_OK;
-        }
-        EsAtom *atom = k == 0 ? &rule.head : &rule.body[k - 1];
-        atom->a = number_variable(known, &rule.n_variables, &literal->a);
-        atom->b = number_variable(known, &rule.n_variables, &literal->b);
-        is_bound[0] |= k > 0 && (atom->a == rule.head.a || atom->b == rule.head.a);
-        is_bound[1] |= k > 0 && (atom->a == rule.head.b || atom->b == rule.head.b);
-    }
-    if (!is_bound[0] || !is_bound[1]) {
+    Variables variables = {.count = 0};
+    *is_added = check_rule(reader, clause);
+    if (!*is_added) {
         return ES_STATUS_OK;
     }
-    *is_added = 1;
     ES_TRY(check_names(reader, clause));
-    for (int k = 0; k < clause->n_literals; k++) {
-        EsAtom *atom = k == 0 ? &rule.head : &rule.body[k - 1];
-        ES_TRY(intern(builder, ES_KG_PREDICATE, &clause->literals[k].predicate, &atom->predicate));
+    ES_TRY(number_literal(builder, reader, &variables, &clause->literals[0], &rule.head));
+    for (int k = 1; k < clause->n_literals; k++) {
+        if (!clause->literals[k].is_integer_check) {
+            ES_TRY(number_literal(builder, reader, &variables, &clause->literals[k],
+                                  &rule.body[rule.n_body++]));
+        }
     }
-    rule.n_body = clause->n_literals - 1;
+    rule.n_variables = variables.count;
     rule.line = line;
     rule.is_prolog = 1;
     return es_kg_builder_add_rule(builder, &rule);
 }
 
+// Returns whether a directive says nothing about what follows: declarations and settings.
+static int is_known_directive(const char *at, const char *end) {
+    static const char *const known[] = {"dynamic",    "discontiguous", "multifile",
+                                        "table",      "style_check",   "set_prolog_flag",
+                                        "use_module", "module",        "encoding"};
+    for (at += 2; at < end && isspace((unsigned char)*at);) {
+        at++;
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(known); i++) {
+        size_t bytes = strlen(known[i]);
+        if ((size_t)(end - at) > bytes && memcmp(at, known[i], bytes) == 0 &&
+            !is_name_byte(at[bytes])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+// A clause that cannot be read is an error or passed over.
+static EsStatus pass_over(Reader *reader, int line, int skips_unknown, EsPrologCounts *counts) {
+    if (!skips_unknown) {
+        return FAIL_AT(reader, reader->reason_at, "%s; --skip-unknown passes over such clauses",
+                       reader->reason);
+    }
+    counts->n_skipped++;
+    counts->first_skipped = counts->first_skipped == 0 ? line : counts->first_skipped;
+    return ES_STATUS_OK;
+}
+
 static EsStatus add_clause(EsKgBuilder *builder, Reader *reader, const char *period,
-                           EsPrologCounts *counts) {
+                           int skips_unknown, EsPrologCounts *counts) {
     const char *at = reader->at;
     int line = line_of(reader, at);
+    reader->reason = NULL;
     if (period - at >= 2 && (at[0] == ':' || at[0] == '?') && at[1] == '-') {
+        if (!is_known_directive(at, period)) {
+            refuse(reader, at, "a directive that is not understood");
+            return pass_over(reader, line, skips_unknown, counts);
+        }
         counts->n_directives++;
         return ES_STATUS_OK;
     }
@@ -359,19 +556,18 @@ static EsStatus add_clause(EsKgBuilder *builder, Reader *reader, const char *per
         ES_TRY(is_rule ? add_rule(builder, reader, &clause, line, &is_read)
                        : add_fact(builder, reader, &clause, &is_read));
     }
-    counts->n_facts += is_read && !is_rule;
-    counts->n_rules += is_read && is_rule;
-    counts->n_skipped += !is_read;
-    if (!is_read && counts->first_skipped == 0) {
-        counts->first_skipped = line;
+    if (!is_read) {
+        return pass_over(reader, line, skips_unknown, counts);
     }
+    counts->n_facts += !is_rule;
+    counts->n_rules += is_rule;
     return ES_STATUS_OK;
 }
 
 EsStatus es_prolog_text_read(EsKgBuilder *builder, const char *name, const char *text, size_t bytes,
-                             EsPrologCounts *counts) {
+                             int skips_unknown, EsPrologCounts *counts) {
     memset(counts, 0, sizeof *counts);
-    Reader reader = {name, text, text + bytes, text, text, 1};
+    Reader reader = {name, text, text + bytes, text, text, 1, NULL, NULL};
     const char *zero = memchr(text, 0, bytes);
     if (zero != NULL) {
         return FAIL_AT(&reader, zero, "%s", "a zero byte; this is not a text file");
@@ -383,7 +579,7 @@ EsStatus es_prolog_text_read(EsKgBuilder *builder, const char *name, const char 
         }
         const char *period = NULL;
         ES_TRY(find_end(&reader, &period));
-        ES_TRY(add_clause(builder, &reader, period, counts));
+        ES_TRY(add_clause(builder, &reader, period, skips_unknown, counts));
         reader.at = period + 1;
     }
 }
@@ -407,32 +603,67 @@ static const char *quote(const char *name, Quoted quoted) {
     return quoted;
 }
 
+// Integers without quotes, so that Prolog compares them as such.
+static const char *write_term(const EsKnowledgeGraph *graph, int32_t term, Quoted text) {
+    if (term < 0) {
+        snprintf(text, sizeof(Quoted), "V%d", -term);
+        return text;
+    }
+    const char *name = graph->constant_names[term];
+    if (es_kg_integer(name) == ES_KG_NO_INTEGER) {
+        return quote(name, text);
+    }
+    snprintf(text, sizeof(Quoted), "%s", name);
+    return text;
+}
+
 static EsStatus append(EsFileWriter *writer, const char *text, int length) {
     return es_file_writer_append(writer, text, (size_t)length);
 }
 
-static EsStatus write_fact(EsFileWriter *writer, const EsKnowledgeGraph *graph, EsAtom fact) {
+static EsStatus write_atom(EsFileWriter *writer, const EsKnowledgeGraph *graph, EsAtom atom,
+                           const char *after) {
     char line[3 * sizeof(Quoted) + 8];
     Quoted predicate, a, b;
-    int length = snprintf(
-        line, sizeof line, "%s(%s,%s).\n", quote(graph->predicate_names[fact.predicate], predicate),
-        quote(graph->constant_names[fact.a], a), quote(graph->constant_names[fact.b], b));
+    int length = snprintf(line, sizeof line, "%s(%s,%s)%s",
+                          quote(graph->predicate_names[atom.predicate], predicate),
+                          write_term(graph, atom.a, a), write_term(graph, atom.b, b), after);
     return append(writer, line, length);
 }
 
+// Prolog has an error where names are compared in order; here that is no proof.
+static EsStatus write_test(EsFileWriter *writer, const EsKnowledgeGraph *graph, EsAtom atom) {
+    static const char *const operators[ES_KG_N_TESTS] = {"", "\\==", "<", "=<", ">", ">="};
+    char line[4 * sizeof(Quoted) + 64];
+    Quoted a, b;
+    int test = graph->test_of[atom.predicate];
+    write_term(graph, atom.a, a);
+    write_term(graph, atom.b, b);
+    int length = test == ES_KG_NOT_EQUAL
+                     ? snprintf(line, sizeof line, ", %s %s %s", a, operators[test], b)
+                     : snprintf(line, sizeof line, ", integer(%s), integer(%s), %s %s %s", a, b, a,
+                                operators[test], b);
+    return append(writer, line, length);
+}
+
+// Comparisons come last, when their variables are bound.
 static EsStatus write_rule(EsFileWriter *writer, const EsKnowledgeGraph *graph,
                            const EsHornRule *rule) {
-    for (int k = -1; k < rule->n_body; k++) {
-        EsAtom atom = k < 0 ? rule->head : rule->body[k];
-        char text[sizeof(Quoted) + 64];
-        Quoted predicate;
-        const char *after = k < 0 ? " :- " : (k + 1 < rule->n_body ? ", " : ".\n");
-        int length = snprintf(text, sizeof text, "%s(V%d,V%d)%s",
-                              quote(graph->predicate_names[atom.predicate], predicate), -atom.a,
-                              -atom.b, after);
-        ES_TRY(append(writer, text, length));
+    ES_TRY(write_atom(writer, graph, rule->head, " :- "));
+    int n_atoms = 0;
+    for (int k = 0; k < rule->n_body; k++) {
+        if (!es_kg_is_test(graph, rule->body[k].predicate)) {
+            ES_TRY(append(writer, ", ", n_atoms > 0 ? 2 : 0));
+            ES_TRY(write_atom(writer, graph, rule->body[k], ""));
+            n_atoms++;
+        }
     }
-    return ES_STATUS_OK;
+    for (int k = 0; k < rule->n_body; k++) {
+        if (es_kg_is_test(graph, rule->body[k].predicate)) {
+            ES_TRY(write_test(writer, graph, rule->body[k]));
+        }
+    }
+    return append(writer, ".\n", 2);
 }
 
 static EsStatus write_predicate(EsFileWriter *writer, const EsKnowledgeGraph *graph,
@@ -450,7 +681,7 @@ static EsStatus write_predicate(EsFileWriter *writer, const EsKnowledgeGraph *gr
     }
     ES_TRY(append(writer, line, length));
     for (int32_t i = 0; i < facts.count; i++) {
-        ES_TRY(write_fact(writer, graph, facts.atoms[i]));
+        ES_TRY(write_atom(writer, graph, facts.atoms[i], ".\n"));
     }
     for (int32_t i = 0; i < n_rules; i++) {
         ES_TRY(write_rule(writer, graph, &rules[i]));
@@ -465,7 +696,9 @@ EsStatus es_prolog_text_save(const EsKnowledgeGraph *graph, const char *path) {
     static const char first[] = ":- style_check(-singleton).\n";
     ES_TRY_GOTO(append(writer, first, sizeof first - 1));
     for (int32_t predicate = 1; predicate <= graph->n_predicates; predicate++) {
-        ES_TRY_GOTO(write_predicate(writer, graph, predicate));
+        if (!es_kg_is_test(graph, predicate)) {
+            ES_TRY_GOTO(write_predicate(writer, graph, predicate));
+        }
     }
     return es_file_writer_commit(writer);
 done:

@@ -1,11 +1,12 @@
-// Knowledge graphs as Prolog text: facts p("a",b). and rules h(X,Y) :- p(X,Z), q(Z,Y).
+// Knowledge graphs as Prolog text: facts p("a",b). and rules h(X,Y) :- p(X,Z), q(Z,paris), X \= Y.
 //
 // Reading takes all clauses that a knowledge graph can hold: ground facts with two arguments, and
-// rules of one to three atoms whose arguments are all variables and whose head occurs in the body.
-// Directives (:- dynamic p/2.) and any other clause that Prolog could read, such as helper
-// predicates, are passed over and counted. Text that is no Prolog (a quote or clause that never
-// ends, a zero byte) is an INPUT failure with file, line and column, and so is a fact or rule with
-// a name of over ES_KG_MAX_NAME_BYTES.
+// rules of up to ES_HORN_MAX_BODY atoms and comparisons (\= \== dif/2 < =< > >=) whose head and
+// compared variables occur in an atom of the body; integer(X) beside a comparison of X says nothing
+// new. Declarations (:- dynamic p/2.) are passed over. Any other clause or directive is an INPUT
+// failure with file, line, column and reason, or is passed over and counted on request. Text that
+// is no Prolog (a quote or clause that never ends, a zero byte) is always a failure, and so is a
+// fact or rule with a name of over ES_KG_MAX_NAME_BYTES.
 #ifndef ES_PROOF_PROLOG_TEXT_H
 #define ES_PROOF_PROLOG_TEXT_H
 
@@ -16,7 +17,7 @@ ES_EXTERN_C_BEGIN
 typedef struct EsPrologCounts {
     int32_t n_facts, n_rules;
     int32_t n_directives;
-    int32_t n_skipped; // clauses that a graph cannot hold
+    int32_t n_skipped; // clauses and directives that were not understood
     int first_skipped; // line of the first of them, from 1; 0: none
 } EsPrologCounts;
 
@@ -24,10 +25,11 @@ typedef struct EsPrologCounts {
 // underscores of predicates are taken off, since a bare name cannot begin with one; quotes are
 // taken off, with \\, \' and \" and doubled quotes inside them put right.
 EsStatus es_prolog_text_read(EsKgBuilder *builder, const char *name, const char *text, size_t bytes,
-                             EsPrologCounts *counts);
+                             int skips_unknown, EsPrologCounts *counts);
 
 // Write facts and rules so that SWI-Prolog runs them: every predicate tabled, so that recursive
-// rules end. Queries are not written.
+// rules end; integers bare, other names in quotes; comparisons at the end of their bodies. Queries
+// are not written.
 EsStatus es_prolog_text_save(const EsKnowledgeGraph *graph, const char *path);
 
 ES_EXTERN_C_END

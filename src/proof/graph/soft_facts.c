@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "proof/graph/knowledge_text.h"
 #include "proof/graph/text_line.h"
 
 typedef struct SoftLine {
@@ -42,10 +43,6 @@ static EsStatus parse_line(const EsTextLines *lines, EsPiece line, SoftLine *sof
     EsPiece rest = line;
     double rank;
     ES_TRY(es_text_take_atom(lines, &rest, &soft->atom));
-    soft->atom.a = es_piece_strip_quotes(soft->atom.a);
-    soft->atom.b = es_piece_strip_quotes(soft->atom.b);
-    ES_TRY(es_text_check_name(lines, soft->atom.a, "first argument"));
-    ES_TRY(es_text_check_name(lines, soft->atom.b, "second argument"));
     ES_TRY(take_number(lines, &rest, "score", &soft->score));
     const char *rank_text = es_piece_skip_blanks(rest).text;
     ES_TRY(take_number(lines, &rest, "rank", &rank));
@@ -83,15 +80,16 @@ static EsStatus add_atom(EsKgBuilder *builder, const EsKnowledgeGraph *graph, co
                          const EsAtom *queries, size_t n_queries, EsSoftCounts *counts) {
     EsAtom atom;
     const struct {
-        EsPiece name;
+        EsNameText name;
         EsKgNameKind kind;
         int32_t *number;
     } parts[] = {{soft->atom.predicate, ES_KG_PREDICATE, &atom.predicate},
                  {soft->atom.a, ES_KG_CONSTANT, &atom.a},
                  {soft->atom.b, ES_KG_CONSTANT, &atom.b}};
     for (size_t i = 0; i < ES_COUNT_OF(parts); i++) {
-        ES_TRY(es_kg_builder_intern(builder, parts[i].kind, parts[i].name.text, parts[i].name.bytes,
-                                    parts[i].number));
+        char text[ES_KG_MAX_NAME_BYTES];
+        size_t bytes = es_name_text_copy(parts[i].name, text, sizeof text);
+        ES_TRY(es_kg_builder_intern(builder, parts[i].kind, text, bytes, parts[i].number));
     }
     if (bsearch(&atom, queries, n_queries, sizeof atom, es_atom_compare) != NULL) {
         counts->n_queries++;

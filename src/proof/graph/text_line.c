@@ -76,92 +76,171 @@ EsPiece es_piece_trim(EsPiece piece) {
     return piece;
 }
 
-EsPiece es_piece_strip_quotes(EsPiece name) {
-    char first = name.text[0];
-    if (name.bytes >= 2 && (first == '"' || first == '\'') && name.text[name.bytes - 1] == first) {
-        return (EsPiece){name.text + 1, name.bytes - 2};
+// --- names ---
+
+static int is_quote(char byte) { return byte == '"' || byte == '\''; }
+
+// Bytes of an escape at `at` inside a name between `quote`s: 2, or 0 when none is there.
+static size_t escape_bytes(const char *at, const char *end, char quote) {
+    if (end - at < 2) {
+        return 0;
     }
-    return name;
+    int is_backslash = at[0] == '\\' && (at[1] == '\\' || is_quote(at[1]));
+    return is_backslash || (at[0] == quote && at[1] == quote) ? 2 : 0;
 }
 
-EsStatus es_text_check_name(const EsTextLines *lines, EsPiece name, const char *what) {
-    if (name.bytes == 0) {
-        return ES_LINE_FAIL(lines, name.text, "the %s has no name", what);
+int es_text_take_quoted(EsPiece *rest, const char *ends, EsNameText *name) {
+    const char *begin = rest->text, *end = begin + rest->bytes, *at = begin + 1;
+    while (at < end) {
+        size_t n_bytes = escape_bytes(at, end, *begin);
+        if (n_bytes == 0 && *at == *begin) {
+            break;
+        }
+        at += n_bytes > 0 ? n_bytes : 1;
     }
-    if (name.bytes > ES_KG_MAX_NAME_BYTES) {
-        return ES_LINE_FAIL(lines, name.text,
+    if (at >= end) {
+        return 0;
+    }
+    if (at + 1 < end && !is_blank(at[1]) && strchr(ends, at[1]) == NULL) {
+        return 0;
+    }
+    *name =
+        (EsNameText){{begin, (size_t)(at + 1 - begin)}, {begin + 1, (size_t)(at - begin - 1)}, 1};
+    *rest = (EsPiece){at + 1, (size_t)(end - at - 1)};
+    return 1;
+}
+
+size_t es_name_text_copy(EsNameText name, char *text, size_t bytes) {
+    const char *at = name.inside.text, *end = at + name.inside.bytes;
+    size_t length = 0;
+    while (at < end) {
+        at += name.is_quoted && escape_bytes(at, end, name.whole.text[0]) > 0 ? 1 : 0;
+        if (length < bytes) {
+            text[length] = *at;
+        }
+        length++;
+        at++;
+    }
+    return length;
+}
+
+EsNameText es_name_text_bare(EsPiece piece) { return (EsNameText){piece, piece, 0}; }
+
+EsStatus es_text_check_name(const EsTextLines *lines, EsNameText name, const char *what) {
+    size_t bytes = es_name_text_copy(name, NULL, 0);
+    if (bytes == 0) {
+        return ES_LINE_FAIL(lines, name.inside.text, "the %s has no name", what);
+    }
+    if (bytes > ES_KG_MAX_NAME_BYTES) {
+        return ES_LINE_FAIL(lines, name.inside.text,
                             "the %s has a name of %zu bytes, at most %d are "
                             "allowed",
-                            what, name.bytes, ES_KG_MAX_NAME_BYTES);
+                            what, bytes, ES_KG_MAX_NAME_BYTES);
     }
-    for (size_t i = 0; i < name.bytes; i++) {
-        if (is_blank(name.text[i])) {
+    for (size_t i = 0; i < name.inside.bytes && !name.is_quoted; i++) {
+        if (is_blank(name.inside.text[i])) {
             EsExcerpt excerpt;
-            return ES_LINE_FAIL(lines, name.text + i, "a blank inside the %s %s", what,
-                                es_text_excerpt(name, excerpt));
+            return ES_LINE_FAIL(lines, name.inside.text + i,
+                                "a blank inside the %s %s; a name with blanks needs quotes", what,
+                                es_text_excerpt(name.inside, excerpt));
         }
     }
     return ES_STATUS_OK;
 }
 
-static int count_bytes(EsPiece piece, char byte) {
-    int n = 0;
-    for (size_t i = 0; i < piece.bytes; i++) {
-        n += piece.text[i] == byte;
+// --- atoms ---
+
+// Take one argument, up to a comma or a closing bracket.
+static EsStatus take_argument(const EsTextLines *lines, EsPiece *rest, const EsAtomText *atom,
+                              EsNameText *name) {
+    *rest = es_piece_skip_blanks(*rest);
+    if (rest->bytes > 0 && is_quote(rest->text[0]) && es_text_take_quoted(rest, ",)", name)) {
+        return ES_STATUS_OK;
     }
-    return n;
+    EsPiece bare = {rest->text, 0};
+    while (bare.bytes < rest->bytes && strchr(",()", bare.text[bare.bytes]) == NULL) {
+        bare.bytes++;
+    }
+    if (bare.bytes < rest->bytes && bare.text[bare.bytes] == '(') {
+        EsExcerpt excerpt;
+        return ES_LINE_FAIL(lines, bare.text + bare.bytes,
+                            "an opening bracket inside the arguments of %s",
+                            es_text_excerpt(atom->predicate.inside, excerpt));
+    }
+    *rest = (EsPiece){rest->text + bare.bytes, rest->bytes - bare.bytes};
+    *name = es_name_text_bare(es_piece_trim(bare));
+    return ES_STATUS_OK;
 }
 
-// Splits the text between the brackets into two names.
-static EsStatus split_arguments(const EsTextLines *lines, EsPiece inside, EsAtomText *atom) {
+// Take the arguments and the closing bracket; *rest begins behind the opening one.
+static EsStatus take_arguments(const EsTextLines *lines, EsPiece *rest, EsAtomText *atom) {
+    const char *open = rest->text - 1, *inside = rest->text;
+    EsNameText arguments[2] = {atom->predicate, atom->predicate}, unused;
     EsExcerpt excerpt;
-    int n_commas = count_bytes(inside, ',');
-    if (n_commas != 1) {
-        int n_arguments = n_commas > 0 || es_piece_trim(inside).bytes > 0 ? n_commas + 1 : 0;
-        return ES_LINE_FAIL(lines, inside.text, "%s has %d argument%s, expected 2",
-                            es_text_excerpt(atom->predicate, excerpt), n_arguments,
-                            n_arguments == 1 ? "" : "s");
+    int n_arguments = 0;
+    for (;;) {
+        ES_TRY(
+            take_argument(lines, rest, atom, n_arguments < 2 ? &arguments[n_arguments] : &unused));
+        n_arguments++;
+        *rest = es_piece_skip_blanks(*rest);
+        if (rest->bytes == 0) {
+            return ES_LINE_FAIL(lines, open, "the bracket of %s is never closed",
+                                es_text_excerpt(atom->predicate.inside, excerpt));
+        }
+        char byte = rest->text[0];
+        *rest = (EsPiece){rest->text + 1, rest->bytes - 1};
+        if (byte == ')') {
+            break;
+        }
     }
-    const char *open = memchr(inside.text, '(', inside.bytes);
-    if (open != NULL) {
-        return ES_LINE_FAIL(lines, open, "an opening bracket inside the arguments of %s",
-                            es_text_excerpt(atom->predicate, excerpt));
+    if (n_arguments != 2) {
+        int is_empty = n_arguments == 1 && arguments[0].whole.bytes == 0;
+        return ES_LINE_FAIL(lines, inside, "%s has %d argument%s, expected 2",
+                            es_text_excerpt(atom->predicate.inside, excerpt),
+                            n_arguments - is_empty, n_arguments - is_empty == 1 ? "" : "s");
     }
-    const char *comma = memchr(inside.text, ',', inside.bytes);
-    size_t a_bytes = (size_t)(comma - inside.text);
-    atom->a = es_piece_trim((EsPiece){inside.text, a_bytes});
-    atom->b = es_piece_trim((EsPiece){comma + 1, inside.bytes - a_bytes - 1});
+    atom->a = arguments[0];
+    atom->b = arguments[1];
     ES_TRY(es_text_check_name(lines, atom->a, "first argument"));
     return es_text_check_name(lines, atom->b, "second argument");
 }
 
-EsStatus es_text_take_atom(const EsTextLines *lines, EsPiece *rest, EsAtomText *atom) {
-    EsPiece piece = es_piece_skip_blanks(*rest);
+// Take the predicate, up to its opening bracket.
+static EsStatus take_predicate(const EsTextLines *lines, EsPiece *rest, EsNameText *predicate) {
+    EsPiece piece = *rest;
     EsExcerpt excerpt;
-    if (piece.bytes == 0) {
-        return ES_LINE_FAIL(lines, piece.text, "%s",
-                            "the line ends where an atom is expected, "
-                            "predicate(a,b)");
+    if (is_quote(piece.text[0]) && es_text_take_quoted(rest, "(", predicate)) {
+        *rest = es_piece_skip_blanks(*rest);
+        if (rest->bytes > 0 && rest->text[0] == '(') {
+            return es_text_check_name(lines, *predicate, "predicate");
+        }
+        *rest = piece;
     }
-    const char *end = piece.text + piece.bytes;
     const char *open = memchr(piece.text, '(', piece.bytes);
     if (open == NULL) {
         return ES_LINE_FAIL(lines, piece.text, "no opening bracket in %s, expected predicate(a,b)",
                             es_text_excerpt(piece, excerpt));
     }
-    atom->predicate = es_piece_trim((EsPiece){piece.text, (size_t)(open - piece.text)});
-    ES_TRY(es_text_check_name(lines, atom->predicate, "predicate"));
+    EsPiece bare = {piece.text, (size_t)(open - piece.text)};
+    *predicate = es_name_text_bare(es_piece_trim(bare));
+    ES_TRY(es_text_check_name(lines, *predicate, "predicate"));
     for (const char *byte = piece.text; byte < open; byte++) {
         if (*byte == ',' || *byte == ')') {
             return ES_LINE_FAIL(lines, byte, "'%c' where a predicate is expected", *byte);
         }
     }
-    const char *close = memchr(open, ')', (size_t)(end - open));
-    if (close == NULL) {
-        return ES_LINE_FAIL(lines, open, "the bracket of %s is never closed",
-                            es_text_excerpt(atom->predicate, excerpt));
-    }
-    ES_TRY(split_arguments(lines, (EsPiece){open + 1, (size_t)(close - open - 1)}, atom));
-    *rest = (EsPiece){close + 1, (size_t)(end - close - 1)};
+    *rest = (EsPiece){open, piece.bytes - bare.bytes};
     return ES_STATUS_OK;
+}
+
+EsStatus es_text_take_atom(const EsTextLines *lines, EsPiece *rest, EsAtomText *atom) {
+    *rest = es_piece_skip_blanks(*rest);
+    if (rest->bytes == 0) {
+        return ES_LINE_FAIL(lines, rest->text, "%s",
+                            "the line ends where an atom is expected, "
+                            "predicate(a,b)");
+    }
+    ES_TRY(take_predicate(lines, rest, &atom->predicate));
+    *rest = (EsPiece){rest->text + 1, rest->bytes - 1};
+    return take_arguments(lines, rest, atom);
 }

@@ -19,9 +19,17 @@ typedef struct EsTextLines {
     const char *begin;      // that line, for the columns
 } EsTextLines;
 
+// A name as it is spelt. In quotes, single or double, it may hold any bytes; a backslash before a
+// quote or a backslash, and one quote before another, are not part of it.
+typedef struct EsNameText {
+    EsPiece whole;  // with its quotes
+    EsPiece inside; // without them; the same for a bare name
+    int is_quoted;
+} EsNameText;
+
 // An atom as it is spelt.
 typedef struct EsAtomText {
-    EsPiece predicate, a, b;
+    EsNameText predicate, a, b;
 } EsAtomText;
 
 // room for part of a text in a message
@@ -48,11 +56,20 @@ int es_piece_equals(EsPiece piece, EsPiece other);
 EsPiece es_piece_skip_blanks(EsPiece piece);
 EsPiece es_piece_trim(EsPiece piece);
 
-// Without the quotes, single or double, that a name which is not empty begins and ends with.
-EsPiece es_piece_strip_quotes(EsPiece name);
+// Take a name in quotes from the front of *rest, where a quote stands, if it is closed and one of
+// the bytes `ends`, a blank or the end follows; else 0 is returned and nothing is taken.
+int es_text_take_quoted(EsPiece *rest, const char *ends, EsNameText *name);
 
-// Fails when a name is empty, too long, or has a blank inside; `what` names it in the message.
-EsStatus es_text_check_name(const EsTextLines *lines, EsPiece name, const char *what);
+// Copy a name without its quotes and escapes; `text` has room for `bytes`. Returns its length, of
+// which no more than `bytes` is written.
+size_t es_name_text_copy(EsNameText name, char *text, size_t bytes);
+
+// Fails when a name is empty, too long, or has a blank inside and no quotes around it; `what` names
+// it in the message.
+EsStatus es_text_check_name(const EsTextLines *lines, EsNameText name, const char *what);
+
+// The name of a piece without quotes.
+EsNameText es_name_text_bare(EsPiece piece);
 
 // Take "predicate(a,b)" from the front of *rest; blanks around the names are passed over.
 EsStatus es_text_take_atom(const EsTextLines *lines, EsPiece *rest, EsAtomText *atom);

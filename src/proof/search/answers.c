@@ -24,10 +24,7 @@ typedef struct Reader {
     const char *text, *at;
 } Reader;
 
-typedef struct Name {
-    EsPiece piece;
-    int is_quoted;
-} Name;
+typedef char Word[ES_KG_MAX_NAME_BYTES + 1];
 
 #define FAIL_AT(reader, position, format, ...)                                                     \
     ES_FAIL(INPUT, "question, column %zu: " format, (size_t)((position) - (reader)->text) + 1,     \
@@ -50,37 +47,39 @@ static EsStatus take_byte(Reader *reader, char wanted, const char *where) {
 }
 
 // A name in quotes, or up to one of `ends`.
-static EsStatus take_name(Reader *reader, const char *ends, const char *what, Name *name) {
+static EsStatus take_name(Reader *reader, const char *ends, const char *what, EsNameText *name) {
     skip_blanks(reader);
     const char *begin = reader->at;
-    name->is_quoted = *begin == '"' || *begin == '\'';
-    if (name->is_quoted) {
-        const char *end = strchr(begin + 1, *begin);
-        if (end == NULL) {
+    EsPiece rest = {begin, strlen(begin)};
+    if (*begin == '"' || *begin == '\'') {
+        if (!es_text_take_quoted(&rest, ends, name)) {
             return FAIL_AT(reader, begin, "the quote of the %s is never closed", what);
         }
-        name->piece = (EsPiece){begin + 1, (size_t)(end - begin - 1)};
-        reader->at = end + 1;
+        reader->at = rest.text;
     } else {
         size_t length = strcspn(begin, ends);
         reader->at += length;
         while (length > 0 && isspace((unsigned char)begin[length - 1])) {
             length--;
         }
-        name->piece = (EsPiece){begin, length};
+        *name = es_name_text_bare((EsPiece){begin, length});
     }
-    if (name->piece.bytes == 0 || name->piece.bytes > ES_KG_MAX_NAME_BYTES) {
+    size_t bytes = es_name_text_copy(*name, NULL, 0);
+    if (bytes == 0 || bytes > ES_KG_MAX_NAME_BYTES) {
         return FAIL_AT(reader, begin, "the %s has a name of %zu bytes, expected 1 to %d", what,
-                       name->piece.bytes, ES_KG_MAX_NAME_BYTES);
+                       bytes, ES_KG_MAX_NAME_BYTES);
     }
     return ES_STATUS_OK;
 }
 
-static EsStatus find_number(const Reader *reader, EsPiece piece, const char *what,
+static void copy_word(EsNameText name, Word word) {
+    word[es_name_text_copy(name, word, sizeof(Word) - 1)] = '\0';
+}
+
+static EsStatus find_number(const Reader *reader, EsNameText name, const char *what,
                             const char *const *names, int32_t n_names, int32_t *number) {
-    char word[ES_KG_MAX_NAME_BYTES + 1];
-    memcpy(word, piece.text, piece.bytes);
-    word[piece.bytes] = '\0';
+    Word word;
+    copy_word(name, word);
     EsSpelling spelling = es_spelling_begin(word);
     for (int32_t i = 1; i <= n_names; i++) {
         if (strcmp(names[i], word) == 0) {
@@ -91,18 +90,19 @@ static EsStatus find_number(const Reader *reader, EsPiece piece, const char *wha
     }
     const char *nearest = es_spelling_suggestion(&spelling);
     EsExcerpt excerpt;
+    EsPiece piece = name.inside;
     es_text_excerpt(piece, excerpt);
     return nearest != NULL ? FAIL_AT(reader, piece.text, "unknown %s %s; did you mean \"%.100s\"?",
                                      what, excerpt, nearest)
                            : FAIL_AT(reader, piece.text, "unknown %s %s", what, excerpt);
 }
 
-static EsStatus number_argument(const EsKnowledgeGraph *graph, const Reader *reader, Name name,
-                                EsQuestion *question, int32_t *term) {
-    EsPiece piece = name.piece;
+static EsStatus number_argument(const EsKnowledgeGraph *graph, const Reader *reader,
+                                EsNameText name, EsQuestion *question, int32_t *term) {
+    EsPiece piece = name.inside;
     char first = piece.text[0];
     if (name.is_quoted || !(isupper((unsigned char)first) || first == '_' || first == '?')) {
-        return find_number(reader, piece, "constant", graph->constant_names, graph->n_constants,
+        return find_number(reader, name, "constant", graph->constant_names, graph->n_constants,
                            term);
     }
     int is_nameless = piece.bytes == 1 && first == '_';
@@ -113,9 +113,8 @@ static EsStatus number_argument(const EsKnowledgeGraph *graph, const Reader *rea
     }
     question->variables[question->n_variables++] = piece;
     *term = -question->n_variables;
-    char word[ES_KG_MAX_NAME_BYTES + 1];
-    memcpy(word, piece.text, piece.bytes);
-    word[piece.bytes] = '\0';
+    Word word;
+    copy_word(name, word);
     int32_t shadowed = es_kg_constant(graph, word);
     question->shadowed = shadowed != 0 ? shadowed : question->shadowed;
     return ES_STATUS_OK;
@@ -124,7 +123,7 @@ static EsStatus number_argument(const EsKnowledgeGraph *graph, const Reader *rea
 EsStatus es_question_parse(const EsKnowledgeGraph *graph, const char *text, EsQuestion *question) {
     memset(question, 0, sizeof *question);
     Reader reader = {text, text};
-    Name predicate, a, b;
+    EsNameText predicate, a, b;
     ES_TRY(take_name(&reader, "(", "predicate", &predicate));
     ES_TRY(take_byte(&reader, '(', "after the predicate, as in predicate(a,X)"));
     ES_TRY(take_name(&reader, ",()", "first argument", &a));
@@ -139,8 +138,8 @@ EsStatus es_question_parse(const EsKnowledgeGraph *graph, const char *text, EsQu
         return FAIL_AT(&reader, reader.at, "%s after the atom",
                        es_text_excerpt((EsPiece){reader.at, strlen(reader.at)}, excerpt));
     }
-    ES_TRY(find_number(&reader, predicate.piece, "predicate", graph->predicate_names,
-                       graph->n_predicates, &question->form.predicate));
+    ES_TRY(find_number(&reader, predicate, "predicate", graph->predicate_names, graph->n_predicates,
+                       &question->form.predicate));
     ES_TRY(number_argument(graph, &reader, a, question, &question->form.a));
     return number_argument(graph, &reader, b, question, &question->form.b);
 }

@@ -107,8 +107,16 @@ typedef struct Binding {
     int32_t of[ES_HORN_MAX_VARIABLES + 1];
 } Binding;
 
-static int bind_term(Binding *binding, int32_t variable, int32_t constant) {
-    int32_t *bound = &binding->of[-variable];
+// The constant that a term of a rule stands for, 0: not known yet.
+static int32_t value_of(const Binding *binding, int32_t term) {
+    return term < 0 ? binding->of[-term] : term;
+}
+
+static int bind_term(Binding *binding, int32_t term, int32_t constant) {
+    if (term > 0) {
+        return term == constant;
+    }
+    int32_t *bound = &binding->of[-term];
     if (*bound == 0) {
         *bound = constant;
     }
@@ -120,11 +128,14 @@ static int bind_atom(Binding *binding, EsAtom pattern, EsAtom atom) {
 }
 
 // The open body atom with the most bound arguments: its list is the shortest to walk.
-static int choose_open(const EsHornRule *rule, unsigned open, const Binding *binding) {
+static int choose_open(const EsKnowledgeGraph *graph, const EsHornRule *rule, unsigned open,
+                       const Binding *binding) {
     int best = -1, best_bound = -1;
     for (int k = 0; k < rule->n_body; k++) {
-        int n_bound = (binding->of[-rule->body[k].a] != 0) + (binding->of[-rule->body[k].b] != 0);
-        if ((open >> k & 1u) != 0 && n_bound > best_bound) {
+        int n_bound =
+            (value_of(binding, rule->body[k].a) != 0) + (value_of(binding, rule->body[k].b) != 0);
+        if ((open >> k & 1u) != 0 && n_bound > best_bound &&
+            !es_kg_is_test(graph, rule->body[k].predicate)) {
             best = k;
             best_bound = n_bound;
         }
@@ -132,18 +143,39 @@ static int choose_open(const EsHornRule *rule, unsigned open, const Binding *bin
     return best;
 }
 
+// Takes tests whose terms are known off *open. Returns 0 when one of them does not hold.
+static int pass_tests(const EsKnowledgeGraph *graph, const EsHornRule *rule, unsigned *open,
+                      const Binding *binding) {
+    for (int k = 0; k < rule->n_body && graph->has_tests; k++) {
+        EsAtom test = {rule->body[k].predicate, value_of(binding, rule->body[k].a),
+                       value_of(binding, rule->body[k].b)};
+        if ((*open >> k & 1u) == 0 || !es_kg_is_test(graph, test.predicate) || test.a == 0 ||
+            test.b == 0) {
+            continue;
+        }
+        if (!es_kg_test_holds(graph, test)) {
+            return 0;
+        }
+        *open &= ~(1u << k);
+    }
+    return 1;
+}
+
 static EsStatus join_rest(Chase *chase, const EsHornRule *rule, unsigned open,
                           const Binding *binding) {
     EsClosure *closure = chase->closure;
+    if (!pass_tests(closure->graph, rule, &open, binding)) {
+        return ES_STATUS_OK;
+    }
     if (open == 0) {
         closure->n_joined++;
-        EsAtom head = {rule->head.predicate, binding->of[-rule->head.a],
-                       binding->of[-rule->head.b]};
+        EsAtom head = {rule->head.predicate, value_of(binding, rule->head.a),
+                       value_of(binding, rule->head.b)};
         return add_atom(chase, head);
     }
-    int k = choose_open(rule, open, binding);
+    int k = choose_open(closure->graph, rule, open, binding);
     EsAtom pattern = rule->body[k];
-    int32_t a = binding->of[-pattern.a], b = binding->of[-pattern.b];
+    int32_t a = value_of(binding, pattern.a), b = value_of(binding, pattern.b);
     // growing moves these arrays, so they are looked up anew each time
     int32_t i = chase->first[pattern.predicate];
     if (a != 0) {

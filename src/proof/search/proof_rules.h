@@ -5,7 +5,9 @@
 // n_constants is a variable; the variables of a state are numbered by first occurrence (left to
 // right, a before b) from n_constants + 1, so that states equal up to renaming are equal, byte for
 // byte. The list of successors is exact: a proof is noticed before any limit, and candidates that a
-// limit drops are counted. Nothing is allocated; the caller gives the buffers (es_successors_create
+// limit drops are counted. A test (x != y) is a goal until its terms are known: it is never
+// selected, goes when it holds, and takes the whole state with it when it does not. Nothing is
+// allocated; the caller gives the buffers (es_successors_create
 // in prover.h makes some).
 //
 //     es_proof_expand(graph, &settings, query, &query, 1, NULL, &successors);
@@ -120,12 +122,18 @@ static inline ES_HOST_DEVICE int es_proof_holds(const EsKnowledgeGraph *graph, E
            es_kg_has_fact(graph, atom) && !es_atom_equals(atom, query);
 }
 
-// Index of the goal to resolve next.
+// Index of the goal to resolve next; tests wait for others to bind their variables.
 static inline ES_HOST_DEVICE int32_t es_proof_select(const EsKnowledgeGraph *graph,
                                                      const EsAtom *state, int32_t n_atoms,
                                                      EsGoalSelection selection) {
     int32_t best = 0, fewest = 3;
-    for (int32_t i = 0; i < n_atoms && fewest > 0 && selection == ES_GOAL_CONSTRAINED; i++) {
+    for (int32_t i = 0; i < n_atoms && fewest > 0; i++) {
+        if (es_kg_is_test(graph, state[i].predicate)) {
+            continue;
+        }
+        if (selection == ES_GOAL_LEFTMOST) {
+            return i;
+        }
         int32_t n_free = (state[i].a > graph->n_constants) + (state[i].b > graph->n_constants);
         if (n_free < fewest) {
             best = i;
@@ -137,39 +145,72 @@ static inline ES_HOST_DEVICE int32_t es_proof_select(const EsKnowledgeGraph *gra
 
 // --- unification ---
 
-// The binding of a variable of the state by unification; one is enough, because only a head p(X,X)
-// binds any.
+// Bindings of variables of the state by unification: one a term of the goal at most, because only a
+// constant or a repeated variable of the head binds any.
 typedef struct EsGoalBinding {
-    int32_t variable; // 0: none
-    int32_t value;
+    int32_t count;
+    int32_t variable[2];
+    int32_t value[2]; // never one of the variables
 } EsGoalBinding;
 
-static inline ES_HOST_DEVICE int32_t es_binding_apply(EsGoalBinding binding, int32_t term) {
-    return term == binding.variable ? binding.value : term;
+static inline ES_HOST_DEVICE int32_t es_binding_apply(const EsGoalBinding *binding, int32_t term) {
+    for (int32_t i = 0; i < binding->count; i++) {
+        if (term == binding->variable[i]) {
+            return binding->value[i];
+        }
+    }
+    return term;
+}
+
+// Make two terms one. Returns 0 when they are different constants.
+static inline ES_HOST_DEVICE int es_binding_unify(const EsKnowledgeGraph *graph,
+                                                  EsGoalBinding *binding, int32_t x, int32_t y) {
+    x = es_binding_apply(binding, x);
+    y = es_binding_apply(binding, y);
+    if (x == y) {
+        return 1;
+    }
+    int is_x_free = x > graph->n_constants;
+    if (!is_x_free && y <= graph->n_constants) {
+        return 0;
+    }
+    int32_t variable = is_x_free ? x : y, value = is_x_free ? y : x;
+    for (int32_t i = 0; i < binding->count; i++) {
+        binding->value[i] = binding->value[i] == variable ? value : binding->value[i];
+    }
+    binding->variable[binding->count] = variable;
+    binding->value[binding->count++] = value;
+    return 1;
+}
+
+// Unify one term of a rule's head with that of a goal.
+static inline ES_HOST_DEVICE int es_proof_unify_term(const EsKnowledgeGraph *graph, int32_t head,
+                                                     int32_t goal,
+                                                     int32_t terms[ES_HORN_MAX_VARIABLES],
+                                                     EsGoalBinding *binding) {
+    if (head >= 0) {
+        return es_binding_unify(graph, binding, head, goal);
+    }
+    if (terms[-1 - head] == 0) {
+        terms[-1 - head] = goal;
+        return 1;
+    }
+    return es_binding_unify(graph, binding, terms[-1 - head], goal);
 }
 
 // Unify a rule's head with a goal: `terms` receives the goal's term for each variable of the rule
 // (index -1 - variable) and 0 for those that the head has not. A head p(X,X) makes the goal's terms
-// one. Returns 0 when they do not unify.
+// one, a constant takes the place of a variable. Returns 0 when they do not unify.
 static inline ES_HOST_DEVICE int es_proof_unify_head(const EsKnowledgeGraph *graph,
                                                      const EsHornRule *rule, EsAtom goal,
                                                      int32_t terms[ES_HORN_MAX_VARIABLES],
                                                      EsGoalBinding *binding) {
-    binding->variable = binding->value = 0;
+    binding->count = 0;
     for (int i = 0; i < rule->n_variables; i++) {
         terms[i] = 0;
     }
-    terms[-1 - rule->head.a] = goal.a;
-    if (rule->head.b != rule->head.a) {
-        terms[-1 - rule->head.b] = goal.b;
-        return 1;
-    }
-    if (goal.a != goal.b) {
-        int is_a_free = goal.a > graph->n_constants;
-        binding->variable = is_a_free ? goal.a : goal.b;
-        binding->value = is_a_free ? goal.b : goal.a;
-    }
-    return goal.a == goal.b || binding->variable > graph->n_constants;
+    return es_proof_unify_term(graph, rule->head.a, goal.a, terms, binding) &&
+           es_proof_unify_term(graph, rule->head.b, goal.b, terms, binding);
 }
 
 // --- candidates ---
@@ -197,6 +238,7 @@ typedef struct EsExpansion {
     // the candidate being written
     EsAtom *candidate; // behind the last successor
     int32_t n_atoms;   // A + 1: too many
+    int is_refuted;    // one of its tests does not hold
     uint64_t hash;
     EsVariableNames names;
 } EsExpansion;
@@ -221,6 +263,7 @@ static inline ES_HOST_DEVICE int32_t es_expansion_name(EsExpansion *expansion, i
 static inline ES_HOST_DEVICE void es_expansion_begin_candidate(EsExpansion *expansion) {
     expansion->candidate = expansion->out->atoms + expansion->out->start[expansion->out->count];
     expansion->n_atoms = 0;
+    expansion->is_refuted = 0;
     expansion->hash = 0;
     expansion->names.is_named = 0;
     expansion->names.count = 0;
@@ -274,6 +317,9 @@ static inline ES_HOST_DEVICE int32_t es_expansion_find_place(const EsExpansion *
 // expansion.
 static inline ES_HOST_DEVICE int es_expansion_end_candidate(EsExpansion *expansion) {
     EsSuccessors *out = expansion->out;
+    if (expansion->is_refuted) {
+        return 1;
+    }
     if (expansion->n_atoms == 0) {
         return 0;
     }
@@ -300,24 +346,46 @@ static inline ES_HOST_DEVICE int es_expansion_end_candidate(EsExpansion *expansi
 
 // --- rules ---
 
-// Add an atom of a rule's body or of the rest under the substitution, unless it holds. Returns 0
-// when the candidate has become too long.
-static inline ES_HOST_DEVICE int es_expansion_add(EsExpansion *expansion, EsAtom atom,
-                                                  EsGoalBinding binding) {
-    atom.a = es_expansion_name(expansion, es_binding_apply(binding, atom.a));
-    atom.b = es_expansion_name(expansion, es_binding_apply(binding, atom.b));
+// Add a test, unless its terms say already that it holds; a false one ends the candidate, and then
+// 0 is returned. A variable equals itself, whatever it will be.
+static inline ES_HOST_DEVICE int es_expansion_add_test(EsExpansion *expansion, EsAtom atom) {
+    const EsKnowledgeGraph *graph = expansion->graph;
+    int is_known = atom.a <= graph->n_constants && atom.b <= graph->n_constants;
+    if (is_known ? es_kg_test_holds(graph, atom)
+                 : atom.a != atom.b || graph->test_of[atom.predicate] == ES_KG_LESS_EQUAL ||
+                       graph->test_of[atom.predicate] == ES_KG_GREATER_EQUAL) {
+        return is_known || es_expansion_append(expansion, atom);
+    }
+    expansion->is_refuted = 1;
+    return 0;
+}
+
+// Add an atom whose terms have their names, unless it holds. Returns 0 when the candidate has
+// become too long or a test is false.
+static inline ES_HOST_DEVICE int es_expansion_add_named(EsExpansion *expansion, EsAtom atom) {
+    if (es_kg_is_test(expansion->graph, atom.predicate)) {
+        return es_expansion_add_test(expansion, atom);
+    }
     return es_proof_holds(expansion->graph, atom, expansion->query) ||
            es_expansion_append(expansion, atom);
+}
+
+// The same for an atom of a rule's body or of the rest, under the substitution.
+static inline ES_HOST_DEVICE int es_expansion_add(EsExpansion *expansion, EsAtom atom,
+                                                  const EsGoalBinding *binding) {
+    atom.a = es_expansion_name(expansion, es_binding_apply(binding, atom.a));
+    atom.b = es_expansion_name(expansion, es_binding_apply(binding, atom.b));
+    return es_expansion_add_named(expansion, atom);
 }
 
 // Adds the rest behind the atoms of the candidate. Ground facts are out of it already, so that
 // without a binding no atom needs to be looked up.
 static inline ES_HOST_DEVICE void es_expansion_add_rest(EsExpansion *expansion,
-                                                        EsGoalBinding binding) {
-    int goes_on = expansion->n_atoms <= expansion->settings->max_atoms;
+                                                        const EsGoalBinding *binding) {
+    int goes_on = expansion->n_atoms <= expansion->settings->max_atoms && !expansion->is_refuted;
     for (int32_t i = 0; i < expansion->n_rest && goes_on; i++) {
         EsAtom atom = expansion->rest[i];
-        if (binding.variable != 0) {
+        if (binding->count > 0) {
             goes_on = es_expansion_add(expansion, atom, binding);
             continue;
         }
@@ -327,10 +395,14 @@ static inline ES_HOST_DEVICE void es_expansion_add_rest(EsExpansion *expansion,
     }
 }
 
+// The term that stands for a rule's term in a candidate.
 static inline ES_HOST_DEVICE int32_t es_proof_instance(const EsKnowledgeGraph *graph,
-                                                       const int32_t *terms, int32_t variable) {
-    int32_t term = terms[-1 - variable];
-    return term != 0 ? term : graph->n_constants + ES_PROOF_FIRST_FRESH - variable;
+                                                       const int32_t *terms, int32_t of_rule) {
+    if (of_rule >= 0) {
+        return of_rule;
+    }
+    int32_t term = terms[-1 - of_rule];
+    return term != 0 ? term : graph->n_constants + ES_PROOF_FIRST_FRESH - of_rule;
 }
 
 // Candidates body + rest, one per rule whose head unifies. Returns 0 at a proof.
@@ -348,9 +420,9 @@ static inline ES_HOST_DEVICE int es_expansion_apply_rules(EsExpansion *expansion
             EsAtom atom = rules[r].body[i];
             atom.a = es_proof_instance(graph, terms, atom.a);
             atom.b = es_proof_instance(graph, terms, atom.b);
-            goes_on = es_expansion_add(expansion, atom, binding);
+            goes_on = es_expansion_add(expansion, atom, &binding);
         }
-        es_expansion_add_rest(expansion, binding);
+        es_expansion_add_rest(expansion, &binding);
         if (!es_expansion_end_candidate(expansion)) {
             return 0;
         }
@@ -392,9 +464,8 @@ static inline ES_HOST_DEVICE void es_expansion_add_marked(EsExpansion *expansion
         if (atom.a < 0 || atom.b < 0) {
             atom.a = atom.a >= 0 ? atom.a : (atom.a == -1 ? fact.a : fact.b);
             atom.b = atom.b >= 0 ? atom.b : (atom.b == -1 ? fact.a : fact.b);
-            if (es_proof_holds(expansion->graph, atom, expansion->query)) {
-                continue;
-            }
+            goes_on = es_expansion_add_named(expansion, atom);
+            continue;
         }
         goes_on = es_expansion_append(expansion, atom);
     }
@@ -412,9 +483,10 @@ static inline ES_HOST_DEVICE int es_expansion_apply_facts(EsExpansion *expansion
         if (!es_proof_holds(graph, goal, expansion->query)) {
             return 1;
         }
-        EsGoalBinding none = {0, 0};
+        EsGoalBinding none;
+        none.count = 0;
         es_expansion_begin_candidate(expansion);
-        es_expansion_add_rest(expansion, none);
+        es_expansion_add_rest(expansion, &none);
         return es_expansion_end_candidate(expansion);
     }
     es_expansion_begin_candidate(expansion);

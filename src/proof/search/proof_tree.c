@@ -79,6 +79,15 @@ static void go_back(Build *build, const Mark *mark) {
     memcpy(build->bound, build->saved, (size_t)mark->n_variables * sizeof *build->bound);
 }
 
+// Returns whether an atom needs no proof: a fact that may be used or a comparison that is true.
+static int holds(const EsKnowledgeGraph *graph, EsAtom atom, EsAtom query) {
+    if (!es_kg_is_test(graph, atom.predicate)) {
+        return es_proof_holds(graph, atom, query);
+    }
+    return atom.a <= graph->n_constants && atom.b <= graph->n_constants &&
+           es_kg_test_holds(graph, atom);
+}
+
 // The nodes from first_new on and then the rest, without those that are facts, must be the state
 // `wanted` up to the names of variables; an empty one stands for True.
 static int opens_as(Build *build, const Mark *mark, EsAtomSpan wanted) {
@@ -92,7 +101,7 @@ static int opens_as(Build *build, const Mark *mark, EsAtomSpan wanted) {
             continue;
         }
         EsAtom atom = atom_of(build, node);
-        if (es_proof_holds(graph, atom, build->query)) {
+        if (holds(graph, atom, build->query)) {
             continue;
         }
         if (build->n_open == wanted.count) {
@@ -118,6 +127,9 @@ static int opens_as(Build *build, const Mark *mark, EsAtomSpan wanted) {
     return build->n_open == wanted.count;
 }
 
+// A term of a rule whose variables follow `base` in the proof.
+static int32_t rule_term(int32_t base, int32_t term) { return term < 0 ? base - term : term; }
+
 static int try_rule(Build *build, const Mark *mark, const EsHornRule *rule, EsAtomSpan wanted) {
     int32_t goal = mark->open[mark->selected],
             base = build->graph->n_constants + build->n_variables;
@@ -126,11 +138,14 @@ static int try_rule(Build *build, const Mark *mark, const EsHornRule *rule, EsAt
     build->n_variables += rule->n_variables;
     for (int k = 0; k < rule->n_body; k++) {
         EsAtom body = rule->body[k];
+        int is_test = es_kg_is_test(build->graph, body.predicate);
         build->nodes[build->n_nodes++] =
-            (EsProofNode){{body.predicate, base - body.a, base - body.b}, ES_PROOF_NODE_FACT, 0};
+            (EsProofNode){{body.predicate, rule_term(base, body.a), rule_term(base, body.b)},
+                          is_test ? ES_PROOF_NODE_TEST : ES_PROOF_NODE_FACT,
+                          0};
     }
-    if (unify(build, base - rule->head.a, atom.a) && unify(build, base - rule->head.b, atom.b) &&
-        opens_as(build, mark, wanted)) {
+    if (unify(build, rule_term(base, rule->head.a), atom.a) &&
+        unify(build, rule_term(base, rule->head.b), atom.b) && opens_as(build, mark, wanted)) {
         build->nodes[goal].rule = (int32_t)(rule - build->graph->rules);
         build->nodes[goal].first = mark->n_nodes;
         return 1;
@@ -252,17 +267,34 @@ void es_proof_tree_destroy(EsProofTree *tree) {
 
 // --- checking ---
 
+static int match_term(int32_t *terms, int32_t pattern, int32_t term) {
+    if (pattern >= 0) {
+        return pattern == term;
+    }
+    int32_t *bound = &terms[-1 - pattern];
+    *bound = *bound != 0 ? *bound : term;
+    return *bound == term;
+}
+
 static int match(int32_t *terms, EsAtom pattern, EsAtom atom) {
-    int32_t *a = &terms[-1 - pattern.a], *b = &terms[-1 - pattern.b];
-    if (pattern.predicate != atom.predicate || (*a != 0 && *a != atom.a)) {
-        return 0;
+    return pattern.predicate == atom.predicate && match_term(terms, pattern.a, atom.a) &&
+           match_term(terms, pattern.b, atom.b);
+}
+
+// A node without children.
+static EsStatus check_leaf(const EsProofTree *tree, int32_t i) {
+    const EsKnowledgeGraph *graph = tree->graph;
+    EsProofNode node = tree->nodes[i];
+    int is_test = es_kg_is_test(graph, node.atom.predicate);
+    if (is_test != (node.rule == ES_PROOF_NODE_TEST) || i == 0) {
+        return ES_FAIL(INPUT, "node %d of a proof cannot be a leaf", i);
     }
-    *a = atom.a;
-    if (*b != 0 && *b != atom.b) {
-        return 0;
+    if (!holds(graph, node.atom, tree->nodes[0].atom)) {
+        return is_test ? ES_FAIL(INPUT, "node %d of a proof is a comparison that does not hold", i)
+                       : ES_FAIL(INPUT,
+                                 "node %d of a proof is a leaf, but no fact that may be used", i);
     }
-    *b = atom.b;
-    return 1;
+    return ES_STATUS_OK;
 }
 
 static EsStatus check_node(const EsProofTree *tree, int32_t i) {
@@ -272,11 +304,8 @@ static EsStatus check_node(const EsProofTree *tree, int32_t i) {
     if (!es_kg_is_ground(graph, atom)) {
         return ES_FAIL(INPUT, "node %d of a proof is not a ground atom of the graph", i);
     }
-    if (node.rule == ES_PROOF_NODE_FACT) {
-        return es_proof_holds(graph, atom, tree->nodes[0].atom) && i > 0
-                   ? ES_STATUS_OK
-                   : ES_FAIL(INPUT, "node %d of a proof is a leaf, but no fact that may be used",
-                             i);
+    if (node.rule == ES_PROOF_NODE_FACT || node.rule == ES_PROOF_NODE_TEST) {
+        return check_leaf(tree, i);
     }
     if (node.rule < 0 || node.rule >= graph->n_rules || node.first <= i ||
         node.first > tree->count - graph->rules[node.rule].n_body) {
@@ -286,13 +315,14 @@ static EsStatus check_node(const EsProofTree *tree, int32_t i) {
     }
     const EsHornRule *rule = &graph->rules[node.rule];
     int32_t terms[ES_HORN_MAX_VARIABLES] = {0};
-    int holds = match(terms, rule->head, atom);
-    for (int k = 0; k < rule->n_body && holds; k++) {
-        holds = match(terms, rule->body[k], tree->nodes[node.first + k].atom);
+    int follows = match(terms, rule->head, atom);
+    for (int k = 0; k < rule->n_body && follows; k++) {
+        follows = match(terms, rule->body[k], tree->nodes[node.first + k].atom);
     }
-    return holds ? ES_STATUS_OK
-                 : ES_FAIL(INPUT, "node %d of a proof does not follow from its children by rule %d",
-                           i, node.rule);
+    return follows
+               ? ES_STATUS_OK
+               : ES_FAIL(INPUT, "node %d of a proof does not follow from its children by rule %d",
+                         i, node.rule);
 }
 
 EsStatus es_proof_tree_check(const EsProofTree *tree) {
@@ -303,7 +333,7 @@ EsStatus es_proof_tree_check(const EsProofTree *tree) {
     for (int32_t i = 0; i < tree->count && status == ES_STATUS_OK; i++) {
         const EsProofNode *node = &tree->nodes[i];
         status = check_node(tree, i);
-        int is_leaf = status != ES_STATUS_OK || node->rule == ES_PROOF_NODE_FACT;
+        int is_leaf = status != ES_STATUS_OK || node->rule < 0;
         int n_body = is_leaf ? 0 : tree->graph->rules[node->rule].n_body;
         for (int k = 0; k < n_body && status == ES_STATUS_OK; k++) {
             unsigned char *is_taken = &is_child[node->first + k];

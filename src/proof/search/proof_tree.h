@@ -1,5 +1,5 @@
 // A proof as a tree: the query at the root, under every atom the body of the rule that gives it,
-// and facts at the leaves.
+// and facts and comparisons at the leaves.
 //
 // A search finds a proof as a sequence of states. Here each state is explained by the rule or fact
 // that made it of the one before, and the bindings of the variables are put back; the tree is then
@@ -19,10 +19,12 @@ ES_EXTERN_C_BEGIN
 
 // the rule of a node that is a fact
 #define ES_PROOF_NODE_FACT (-1)
+// of a node that is a comparison
+#define ES_PROOF_NODE_TEST (-2)
 
 typedef struct EsProofNode {
     EsAtom atom;   // ground
-    int32_t rule;  // of graph->rules, or ES_PROOF_NODE_FACT
+    int32_t rule;  // of graph->rules, ES_PROOF_NODE_FACT or ES_PROOF_NODE_TEST
     int32_t first; // its children, one per atom of the rule's body, begin at this node; 0: none
 } EsProofNode;
 
@@ -41,9 +43,9 @@ EsStatus es_proof_tree_create(const EsKnowledgeGraph *graph, EsGoalSelection sel
 // Accepts NULL.
 void es_proof_tree_destroy(EsProofTree *tree);
 
-// Derive every node again: a leaf is a fact other than the query, every other node is the head of
-// its rule under a substitution that makes the body its children, and each node but the root is the
-// child of exactly one. INPUT names the node that is wrong.
+// Derive every node again: a leaf is a fact other than the query or a comparison that holds, every
+// other node is the head of its rule under a substitution that makes the body its children, and
+// each node but the root is the child of exactly one. INPUT names the node that is wrong.
 EsStatus es_proof_tree_check(const EsProofTree *tree);
 
 // The shortest proof of a ground atom, breadth first; *tree is NULL when there is none within the

@@ -223,18 +223,6 @@ void es_mined_rules_destroy(EsMinedRules *rules) {
 
 // --- the file ---
 
-// Tab-separated triples may have such names.
-static EsStatus check_predicates(const EsKnowledgeGraph *graph, const EsHornRule *rule) {
-    for (int k = 0; k <= rule->n_body; k++) {
-        EsAtom atom = k < rule->n_body ? rule->body[k] : rule->head;
-        const char *name = graph->predicate_names[atom.predicate];
-        if (strpbrk(name, " \t,()") != NULL || name[0] == '-' || name[0] == '%') {
-            return ES_FAIL(INPUT, "the predicate \"%.100s\" cannot stand in a file of rules", name);
-        }
-    }
-    return ES_STATUS_OK;
-}
-
 EsStatus es_mined_rules_save(const EsKnowledgeGraph *graph, const EsMinedRules *rules,
                              int32_t count, const char *path) {
     ES_ASSERT(count >= 0 && count <= rules->count);
@@ -244,7 +232,6 @@ EsStatus es_mined_rules_save(const EsKnowledgeGraph *graph, const EsMinedRules *
     for (int32_t i = 0; i < count; i++) {
         char body[ES_RULE_TEXT_BYTES], line[ES_RULE_TEXT_BYTES + 64];
         const EsMinedRule *rule = &rules->items[i];
-        ES_TRY_GOTO(check_predicates(graph, &rule->rule));
         es_horn_rule_format(graph, &rule->rule, body, sizeof body);
         int length = snprintf(line, sizeof line, "r%d:%.6g:%s\n", i + 1,
                               es_mined_rule_confidence(rule), body);

@@ -64,7 +64,7 @@ static void hash_graph(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_B
     for (int32_t r = 0; r < graph->n_rules; r++) {
         const EsHornRule *rule = &graph->rules[r];
         es_sha256_append(&hash, &rule->head, sizeof rule->head);
-        es_sha256_append(&hash, rule->body, sizeof rule->body);
+        es_sha256_append(&hash, rule->body, (size_t)ES_MAX(rule->n_body, 3) * sizeof *rule->body);
     }
     for (int s = 0; s < ES_KG_N_SPLITS; s++) {
         const EsQuerySplit *split = &graph->splits[s];

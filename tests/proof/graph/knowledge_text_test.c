@@ -106,8 +106,12 @@ TEST(bad_triples_are_refused_with_their_place) {
         {"p(a,).", "train.txt:1:5: the second argument has no name"},
         {"p('',b).", "train.txt:1:4: the first argument has no name"},
         {"(a,b).", "train.txt:1:1: the predicate has no name"},
-        {"p(a,b c).", "train.txt:1:6: a blank inside the second argument \"b c\""},
-        {"p q(a,b).", "train.txt:1:2: a blank inside the predicate \"p q\""},
+        {"p(a,b c).",
+         "train.txt:1:6: a blank inside the second argument \"b c\"; a name with blanks needs "
+         "quotes"},
+        {"p q(a,b).",
+         "train.txt:1:2: a blank inside the predicate \"p q\"; a name with blanks needs "
+         "quotes"},
         {"p,q(a,b).", "train.txt:1:2: ',' where a predicate is expected"},
         {"p(a,q(b).", "train.txt:1:6: an opening bracket inside the arguments of \"p\""},
         {"p(a,b). q(c,d).",
@@ -145,16 +149,27 @@ TEST(bad_rules_are_refused_with_their_place) {
          "rules.txt:1:12: \"q(x,y) -> q(x,y)\" after an atom of the body, expected , or ->"},
         {"r:1:p(x,y) ->",
          "rules.txt:1:14: the line ends where an atom is expected, predicate(a,b)"},
-        {"r:1:p(x,y),, p(y,z) -> q(x,z)", "rules.txt:1:13: a blank inside the predicate \", p\""},
-        {"r:1:p(x,y),,p(y,z) -> q(x,z)", "rules.txt:1:12: ',' where a predicate is expected"},
+        {"r:1:p(x,y),, p(y,z) -> q(x,z)", "rules.txt:1:12: ',' where an atom is expected"},
+        {"r:1:p(x,y),,p(y,z) -> q(x,z)", "rules.txt:1:12: ',' where an atom is expected"},
         {"r:1:p(x,y) -> q(x,y) -> s(x,y)",
          "rules.txt:1:22: \"-> s(x,y)\" after the head of the rule"},
-        {"r:1:a(x,y),a(y,z),a(z,w),a(w,v) -> q(x,v)",
-         "rules.txt:1:26: more than 3 atoms before ->"},
+        {"r:1:a(x,y),a(x,y),a(x,y),a(x,y),a(x,y),a(x,y),a(x,y),a(x,y),a(x,y),a(x,y),a(x,y),a(x,y),"
+         "a(x,y),a(x,y),a(x,y),a(x,y),x != y -> q(x,y)",
+         "rules.txt:1:117: more than 16 atoms before ->"},
+        {"r:1:a(a1,a2),a(a3,a4),a(a5,a6),a(a7,a8),a(a9,b1),a(b2,b3),a(b4,b5),a(b6,b7),a(b8,b9),"
+         "a(c1,c2),a(c3,c4),a(c5,c6),a(c7,a1) -> q(a1,a1)",
+         "rules.txt:1:115: more than 24 variables in one rule"},
+        {"r:1:p(x,y), x ! y -> q(x,y)", "rules.txt:1:13: \"x ! y -> q(x,y)\" is neither an atom "
+                                        "predicate(a,b) nor a comparison by "
+                                        "!=, <, <=, > or >="},
+        {"r:1:p(x,y), x < -> q(x,y)", "rules.txt:1:17: the term of a comparison has no name"},
+        {"r:1:p(x,y), x < z -> q(x,y)", "rules.txt:1:17: the variable \"z\" of the comparison is "
+                                        "not in the body, in an atom predicate(a,b)"},
+        {"r:1:1 < 2 -> q(a,b)", "rules.txt:1:1: the body has comparisons alone and no atom"},
         {"\n\nr:1:p(x,y) -> q(x,z)",
          "rules.txt:3:19: the variable \"z\" of the head is not in the body"},
-        {"r:1:p(x,\"y\") -> q(x,x)",
-         "rules.txt:1:9: \"\"y\"\" is quoted; a rule has variables only"},
+        {"r:1:p(x,y) -> x < y",
+         "rules.txt:1:15: no opening bracket in \"x < y\", expected predicate(a,b)"},
         {"r:1:p(x) -> q(x,x)", "rules.txt:1:7: \"p\" has 1 argument, expected 2"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -162,6 +177,39 @@ TEST(bad_rules_are_refused_with_their_place) {
         EXPECT_STATUS(build_case("p(a,b)\n", NULL, cases[i].text, &graph), INPUT);
         EXPECT_TEXT(es_status_detail(), cases[i].message);
     }
+}
+
+// A rule read and written again.
+static void expect_rule(const char *text, const char *written) {
+    EsKnowledgeGraph *graph;
+    char line[1024], again[ES_RULE_TEXT_BYTES];
+    snprintf(line, sizeof line, "r:1:%s\n", text);
+    REQUIRE_OK(build_case("p(a,b)\n", NULL, line, &graph));
+    es_horn_rule_format(graph, &graph->rules[0], again, sizeof again);
+    EXPECT_TEXT(again, written);
+    es_kg_destroy(graph);
+}
+
+TEST(variables_constants_and_comparisons) {
+    expect_rule("lives(x,paris) -> french(x,x)", "lives(x,paris) -> french(x,x)");
+    // written again, a constant that looks like a variable is in quotes
+    expect_rule("lives(X,'Paris') -> french(X,\"x1\")", "lives(x,'Paris') -> french(x,'x1')");
+    expect_rule("lives(?who,_x), p(_x,Y) -> is(?who,Y)", "lives(x,z), p(z,y) -> is(x,y)");
+    // predicates of another graph keep their bytes
+    expect_rule("/film/a.b=c(x,y) -> q(x,y)", "/film/a.b=c(x,y) -> q(x,y)");
+}
+
+TEST(comparisons_have_many_spellings) {
+    static const char written[] = "p(x,y), x != y, y < 10, x >= '<' -> q(x,y)";
+    expect_rule("p(x,y), x != y, y < 10, x >= '<' -> q(x,y)", written);
+    expect_rule("p(x,y),x!=y,y<10,x>='<'->q(x,y).", written);
+    expect_rule(" p( x , y ) ,x  !=y, y<10 , x>=\"<\" -> q(x,y)", written);
+    expect_rule("p(x,y), -3 <= y, 'it''s' > \"a\\\"b\" -> q(x,y)",
+                "p(x,y), -3 <= y, it's > a\"b -> q(x,y)");
+    expect_rule("'two words'(x,y), \"a,b\"(y,'c d') -> '->'(x,y)",
+                "'two words'(x,y), 'a,b'(y,'c d') -> '->'(x,y)");
+    // a plain _ is a variable of its own each time
+    expect_rule("p(x,_), p(_,x) -> q(x,x)", "p(x,y), p(z,x) -> q(x,x)");
 }
 
 TEST(bad_depths_and_domains_are_refused_with_their_place) {

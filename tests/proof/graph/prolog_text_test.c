@@ -9,7 +9,7 @@ static EsStatus read_text(const char *text, size_t bytes, EsPrologCounts *counts
     EsKgBuilder *builder;
     *graph = NULL;
     REQUIRE_OK(es_kg_builder_create(&builder));
-    EsStatus status = es_prolog_text_read(builder, "a.pl", text, bytes, counts);
+    EsStatus status = es_prolog_text_read(builder, "a.pl", text, bytes, 1, counts);
     REQUIRE_OK(es_kg_builder_finish(builder, graph));
     es_kg_builder_destroy(builder);
     return status;
@@ -38,8 +38,8 @@ TEST(facts_rules_directives_and_helpers) {
     REQUIRE_OK(read_text(text, strlen(text), &counts, &graph));
     EXPECT_EQ(counts.n_directives, 2);
     EXPECT_EQ(counts.n_facts, 2);
-    EXPECT_EQ(counts.n_rules, 2);
-    EXPECT_EQ(counts.n_skipped, 11);
+    EXPECT_EQ(counts.n_rules, 4);
+    EXPECT_EQ(counts.n_skipped, 9);
     EXPECT_EQ(counts.first_skipped, 4);
     EXPECT(es_kg_has_fact(graph, (EsAtom){es_kg_predicate(graph, "hypernym"),
                                           es_kg_constant(graph, "00001740"),
@@ -47,7 +47,10 @@ TEST(facts_rules_directives_and_helpers) {
     EXPECT(es_kg_constant(graph, "it's") > 0 && es_kg_constant(graph, "\\back'") > 0);
     EXPECT_EQ(graph->rules[0].line, 7);
     EXPECT_EQ(graph->rules[0].n_body, 2);
-    EXPECT_EQ(graph->rules[1].head.a, graph->rules[1].head.b);
+    // by the names of their heads: grand, likes, long, same
+    EXPECT_EQ(graph->rules[1].body[0].b, es_kg_constant(graph, "bob"));
+    EXPECT_EQ(graph->rules[2].n_body, 4);
+    EXPECT_EQ(graph->rules[3].head.a, graph->rules[3].head.b);
     EXPECT_EQ(graph->splits[ES_KG_SPLIT_TRAIN].count, 2);
     es_kg_destroy(graph);
     const char *more = "p(\"a b\",c). p(d,e).%x\np(f,g).";
@@ -55,6 +58,49 @@ TEST(facts_rules_directives_and_helpers) {
     EXPECT_EQ(counts.n_facts, 3);
     EXPECT(es_kg_constant(graph, "a b") > 0);
     es_kg_destroy(graph);
+}
+
+TEST(what_is_not_understood_is_refused_with_its_place) {
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"p(a,b).\n:- initialization(main).",
+         "a.pl:2:1: a directive that is not understood; --skip-unknown passes over such clauses"},
+        {"p(a,b).\nq(X,Y) :- p(X,Y), member(X,[a,b]).",
+         "a.pl:2:28: an argument that is no name, number or variable; --skip-unknown passes over "
+         "such clauses"},
+        {"p(a,f(b)).", "a.pl:1:5: an argument that is no name, number or variable; --skip-unknown "
+                       "passes over such clauses"},
+        {"p(X,b).", "a.pl:1:1: a fact with a variable; --skip-unknown passes over such clauses"},
+        {"p(a,b,c).", "a.pl:1:7: a predicate of more than 2 arguments; --skip-unknown passes over "
+                      "such clauses"},
+        {"q(X,Y) :- p(X,Z).", "a.pl:1:3: a variable of the head that is in no atom of the body; "
+                              "--skip-unknown passes over such clauses"},
+        {"q(X,Y) :- p(X,Y), Y =\\= 3.", "a.pl:1:19: neither an atom p(a,b) nor a comparison; "
+                                        "--skip-unknown passes over such clauses"},
+        {"q(X,Y) :- p(X,Y), Z < 3.", "a.pl:1:19: a compared variable that is in no atom of the "
+                                     "body; --skip-unknown passes over such clauses"},
+        {"q(X,Y) :- p(X,Y) ; p(Y,X).", "a.pl:1:18: something else than a comma after an atom; "
+                                       "--skip-unknown passes over such clauses"},
+        {"q(X,Y) :- p(X,Y), integer(X).", "a.pl:1:19: integer(X) without a comparison of X; "
+                                          "--skip-unknown passes over such clauses"},
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        EsKgBuilder *builder;
+        EsPrologCounts counts;
+        REQUIRE_OK(es_kg_builder_create(&builder));
+        EXPECT_STATUS(
+            es_prolog_text_read(builder, "a.pl", cases[i].text, strlen(cases[i].text), 0, &counts),
+            INPUT);
+        if (strcmp(es_status_detail(), cases[i].message) != 0) {
+            ES_TEST_FAIL("\"%s\", expected \"%s\"", es_status_detail(), cases[i].message);
+        }
+        EsKnowledgeGraph *graph;
+        es_kg_builder_destroy(builder);
+        REQUIRE_OK(read_text(cases[i].text, strlen(cases[i].text), &counts, &graph));
+        EXPECT_EQ(counts.n_skipped, 1);
+        es_kg_destroy(graph);
+    }
 }
 
 static void expect_failure(const char *text, size_t bytes, const char *message) {
@@ -108,7 +154,8 @@ TEST(names_of_facts_and_rules_have_a_limit) {
         {"h(X,Y) :- #(X,Y).", "a.pl:1:11: a name of 1025 bytes, at most 1024 are allowed"},
         {"h(X,X) :- p(X,_#).", "a.pl:1:15: a name of 1026 bytes, at most 1024 are allowed"},
         {"usage(\"#\").", NULL},
-        {"h(X,Y) :- p(X,Y), q(X,#).", NULL},
+        {"h(X,Y) :- p(X,Y), q(X,#).", "a.pl:1:23: a name of 1025 bytes, at most 1024 are allowed"},
+        {"h(X,Y) :- p(X,Z), q(X,f(#)).", NULL},
     };
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
         char text[4096];
@@ -126,7 +173,7 @@ TEST(names_of_facts_and_rules_have_a_limit) {
 
 TEST(damaged_text_never_breaks_the_reader) {
     const char *seed = ":- dynamic p/2.\np(\"a\",'b''c').\n/* x */ p(d,e).\n"
-                       "h(X,Y) :- p(X,Z), p(Z,Y). % end\nq(X) :- X = 0'a.\n";
+                       "h(X,Y) :- p(X,Z), p(Z,Y), X \\= Y, Z < 3. % end\nq(X) :- X = 0'a.\n";
     static const char special[] = "(),.:-'\"`\\%/* \n_A0\0\xff";
     int n_read = 0, n_refused = 0;
     for (uint32_t round = 0; round < 20000; round++) {

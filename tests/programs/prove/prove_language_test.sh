@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# The language of graphs: constants and comparisons in rules, names in quotes, and what is warned of.
+#
+# usage: prove_language_test.sh PATH_TO_ESPER
+set -uo pipefail
+esper=$(realpath "$1")
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/../script_test.sh"
+cd "$folder" || exit 1
+
+# --- a constant in a rule is that constant ---
+mkdir kg
+printf 'lives(ann,paris).\nlives(bob,rome).\nlives(cy,paris).\n' > kg/train.txt
+printf 'r1:1:lives(x,paris) -> french(x,x)\nr2:1:lives(x,z), lives(y,z), x != y -> near(x,y)\n' > kg/rules.txt
+run 0 prove query "french(X,Y)" --data kg
+expect_text "stderr" "$err" ""
+expect_text "Bob of Rome is not French" "$out" "french(X,Y): 2 answers
+      1  french(ann,ann)
+      1  french(cy,cy)"
+run 0 prove query "near(X,Y)" --data kg --closure-limit 0
+expect_part "nobody is near himself" "$out" "near(X,Y): 2 answers"
+run 0 prove query "near(ann,cy)" --data kg --explain
+expect_text "a comparison in a proof" "$out" "near(ann,cy): proved in 2 steps
+near(ann,cy)         rule 2: lives(x,z), lives(y,z), x != y -> near(x,y)
+|- lives(ann,paris)  fact
+|- lives(cy,paris)   fact
+\`- ann != cy         comparison"
+run 0 prove query "near(ann,cy)" --data kg --explain --json
+expect_part "JSON" "$out" '"comparison": true'
+run 0 prove closure --data kg
+expect_part "closure" "$out" "closure         7"
+
+# --- integers ---
+mkdir ages
+printf 'age(ann,7).\nage(bob,18).\nage(cy,-3).\nage(dan,018).\nage(eve,old).\n' > ages/train.txt
+printf 'r1:1:age(x,y), y >= 18 -> adult(x,y)\nr2:1:age(x,u), age(y,v), u<v -> younger(x,y)\n' > ages/rules.txt
+run 0 prove query "adult(X,Y)" --data ages
+expect_text "what is no integer is not compared" "$out" "adult(X,Y): 1 answer
+      1  adult(bob,18)"
+run 0 prove query "younger(X,bob)" --data ages
+expect_part "negative numbers" "$out" "younger(X,bob): 2 answers"
+expect_part "negative numbers" "$out" "younger(cy,bob)"
+
+# --- warnings ---
+printf 'r1:1:lives(x,bob) -> french(x,x)\nr2:1:lives(X,Y) -> in(X,Y)\n' > kg/rules.txt
+printf 'lives(ann,paris).\nlives(bob,X).\n' > kg/train.txt
+run 0 prove closure --data kg
+expect_part "a variable with the name of a constant" "$err" 'kg/rules.txt:2: "X" is a variable here, though the graph has a constant of that name; in quotes it is the constant'
+printf 'r1:1:lives(person,city) -> in(person,city)\n' > kg/rules.txt
+run 0 prove closure --data kg
+expect_part "a constant that was meant as a variable" "$err" 'kg/rules.txt:1: "person" is a constant here, and no fact and no query has it; a variable is one letter with digits behind it'
+
+# --- names with blanks, commas and quotes ---
+printf '"lives in"('\''Anna O'\''\'\''Neil'\'',"New York, NY").\n'\''lives in'\''(bob,"say \\"hi\\"").\n' > kg/train.txt
+printf 'r1:1:"lives in"(x,'\''New York, NY'\'') -> '\''is from'\''(x,"the US")\n' > kg/rules.txt
+printf '"is from"("Anna O'\''Neil",'\''the US'\'')\n' > kg/test.txt
+run 0 prove query "'is from'(X,Y)" --data kg
+expect_text "quotes" "$out" "'is from'(X,Y): 1 answer
+      1  'is from'('Anna O\\'Neil','the US')"
+run 0 prove query "'lives in'(bob,X)" --data kg
+expect_part "a name with quotes inside" "$out" "'lives in'(bob,'say \"hi\"')"
+run 0 prove query "'is from'('Anna O''Neil',\"the US\")" --data kg --explain
+expect_part "the rule in the proof" "$out" "rule 1: 'lives in'(x,'New York, NY') -> 'is from'(x,'the US')"
+run 0 prove closure --data kg
+expect_part "queries in quotes" "$out" "test            1 query, 1 in the closure"
+run 0 prove export --data kg --out names.pl
+run 0 prove query "'is from'(X,Y)" --data names.pl
+expect_part "through Prolog" "$out" "'is from'('Anna O\\'Neil','the US')"
+finish
