@@ -143,7 +143,7 @@ static json_t *node_json(const EsProofTree *tree, int32_t i, char *text) {
                      "body", body);
 }
 
-// {"atom", "fact": true}, {"atom", "comparison": true} or {"atom", "rule": text, "line": of the rule
+// {"atom", "fact": true}, {"atom", "comparison": true} or {"atom", "rule": text, "line": of its
 // file, "body": [...]}; NULL when out of memory.
 static json_t *tree_json(const EsProofTree *tree) {
     char text[TEXT_BYTES];

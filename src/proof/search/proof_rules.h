@@ -127,8 +127,9 @@ static inline ES_HOST_DEVICE int32_t es_proof_select(const EsKnowledgeGraph *gra
                                                      const EsAtom *state, int32_t n_atoms,
                                                      EsGoalSelection selection) {
     int32_t best = 0, fewest = 3;
+    const unsigned char *test_of = graph->has_tests ? graph->test_of : NULL;
     for (int32_t i = 0; i < n_atoms && fewest > 0; i++) {
-        if (es_kg_is_test(graph, state[i].predicate)) {
+        if (test_of != NULL && test_of[state[i].predicate] != ES_KG_NO_TEST) {
             continue;
         }
         if (selection == ES_GOAL_LEFTMOST) {
@@ -209,6 +210,12 @@ static inline ES_HOST_DEVICE int es_proof_unify_head(const EsKnowledgeGraph *gra
     for (int i = 0; i < rule->n_variables; i++) {
         terms[i] = 0;
     }
+    // two variables take whatever the goal has, which is by far the most frequent case
+    if (rule->head.a < 0 && rule->head.b < 0 && rule->head.a != rule->head.b) {
+        terms[-1 - rule->head.a] = goal.a;
+        terms[-1 - rule->head.b] = goal.b;
+        return 1;
+    }
     return es_proof_unify_term(graph, rule->head.a, goal.a, terms, binding) &&
            es_proof_unify_term(graph, rule->head.b, goal.b, terms, binding);
 }
@@ -235,6 +242,7 @@ typedef struct EsExpansion {
     EsAtom query, goal;
     EsAtom rest[ES_PROOF_MAX_ATOMS]; // the other goals, without ground facts
     int32_t n_rest;
+    int has_tests; // of the graph
     // the candidate being written
     EsAtom *candidate; // behind the last successor
     int32_t n_atoms;   // A + 1: too many
@@ -363,7 +371,7 @@ static inline ES_HOST_DEVICE int es_expansion_add_test(EsExpansion *expansion, E
 // Add an atom whose terms have their names, unless it holds. Returns 0 when the candidate has
 // become too long or a test is false.
 static inline ES_HOST_DEVICE int es_expansion_add_named(EsExpansion *expansion, EsAtom atom) {
-    if (es_kg_is_test(expansion->graph, atom.predicate)) {
+    if (expansion->has_tests && es_kg_is_test(expansion->graph, atom.predicate)) {
         return es_expansion_add_test(expansion, atom);
     }
     return es_proof_holds(expansion->graph, atom, expansion->query) ||
@@ -373,8 +381,12 @@ static inline ES_HOST_DEVICE int es_expansion_add_named(EsExpansion *expansion, 
 // The same for an atom of a rule's body or of the rest, under the substitution.
 static inline ES_HOST_DEVICE int es_expansion_add(EsExpansion *expansion, EsAtom atom,
                                                   const EsGoalBinding *binding) {
-    atom.a = es_expansion_name(expansion, es_binding_apply(binding, atom.a));
-    atom.b = es_expansion_name(expansion, es_binding_apply(binding, atom.b));
+    if (binding->count > 0) {
+        atom.a = es_binding_apply(binding, atom.a);
+        atom.b = es_binding_apply(binding, atom.b);
+    }
+    atom.a = es_expansion_name(expansion, atom.a);
+    atom.b = es_expansion_name(expansion, atom.b);
     return es_expansion_add_named(expansion, atom);
 }
 
@@ -567,6 +579,7 @@ static inline ES_HOST_DEVICE void es_proof_expand(const EsKnowledgeGraph *graph,
     expansion.out = out;
     expansion.query = query;
     expansion.n_rest = 0;
+    expansion.has_tests = graph->has_tests;
     int32_t selected = es_proof_select(graph, kept, n_atoms, settings->selection);
     expansion.goal = kept[selected];
     for (int32_t i = 0; i < n_atoms; i++) {
