@@ -14,6 +14,7 @@
 #include "proof/search/closure.h"
 #include "proof/search/proof_tree.h"
 #include "prove/prove_action.h"
+#include "prove/prove_conjunction.h"
 
 // --- proof trees for people and programs ---
 
@@ -92,10 +93,7 @@ static void draw(Drawing *drawing, int32_t i, int level) {
     }
 }
 
-// Print a proof as an indented tree, atoms on the left, their rules or "fact" in a column on the
-// right; `indent` blanks before each line. Branches are drawn with box characters when the stream
-// is a terminal with a UTF-8 locale, else with | ` and -.
-static EsStatus print_tree(const EsProofTree *tree, int indent, FILE *stream) {
+EsStatus es_prove_print_tree(const EsProofTree *tree, int indent, FILE *stream) {
     void *memory;
     ES_TRY(es_allocate((size_t)tree->count + 1, &memory));
     Drawing drawing = {.tree = tree,
@@ -143,9 +141,7 @@ static json_t *node_json(const EsProofTree *tree, int32_t i, char *text) {
                      "body", body);
 }
 
-// {"atom", "fact": true}, {"atom", "comparison": true} or {"atom", "rule": text, "line": of its
-// file, "body": [...]}; NULL when out of memory.
-static json_t *tree_json(const EsProofTree *tree) {
+json_t *es_prove_tree_json(const EsProofTree *tree) {
     char text[TEXT_BYTES];
     return node_json(tree, 0, text);
 }
@@ -192,7 +188,8 @@ static EsStatus answer_json(const Query *query, EsAnswer answer, json_t **object
     if (query->explains) {
         EsProofTree *tree;
         ES_TRY(find_proof(query, answer, &tree));
-        json_object_set_new(*object, "proof", tree != NULL ? tree_json(tree) : json_null());
+        json_object_set_new(*object, "proof",
+                            tree != NULL ? es_prove_tree_json(tree) : json_null());
         es_proof_tree_destroy(tree);
     }
     return ES_STATUS_OK;
@@ -238,7 +235,7 @@ static void print_atom(const Query *query, EsAtom atom) {
 static EsStatus print_proof(const Query *query, EsAnswer answer, int indent) {
     EsProofTree *tree;
     ES_TRY(find_proof(query, answer, &tree));
-    EsStatus status = tree != NULL ? print_tree(tree, indent, stdout) : ES_STATUS_OK;
+    EsStatus status = tree != NULL ? es_prove_print_tree(tree, indent, stdout) : ES_STATUS_OK;
     es_proof_tree_destroy(tree);
     return status;
 }
@@ -347,9 +344,25 @@ static EsStatus print_answers(const Query *query, int32_t n_shown) {
 
 // --- the command ---
 
+// A question of several goals.
+static EsStatus ask_all(const Query *query) {
+    EsProveConjunction conjunction = {.data = es_prove_source_name(query->source),
+                                      .text = query->text,
+                                      .graph = query->graph,
+                                      .prover = query->settings.prover,
+                                      .closure_limit = ES_MAX(query->settings.closure_limit, 1),
+                                      .limit = query->limit,
+                                      .explains = query->explains,
+                                      .as_json = query->as_json};
+    return es_prove_conjunction(&conjunction);
+}
+
 static EsStatus ask(Query *query) {
     EsThreadPool *pool = NULL;
     EsStatus status = ES_STATUS_OK;
+    if (es_question_is_conjunction(query->text)) {
+        return ask_all(query);
+    }
     ES_TRY(es_question_parse(query->graph, query->text, &query->question));
     if (query->question.shadowed != 0) {
         es_message("note: \"%.100s\" is read as a variable; in quotes it is the constant of that "
@@ -406,7 +419,9 @@ EsExit cmd_prove_query(int argc, char **argv) {
         .summary =
             "Answers a question such as \"uncle(otto,X)\": all atoms of that form that can be "
             "proved, the\nfewest steps first. A name that begins with a capital letter, _ or ? is "
-            "a variable, any\nother or one in quotes a constant. Facts take no step.",
+            "a variable, any\nother or one in quotes a constant. Facts take no step. Several goals "
+            "and "
+            "comparisons may be\nasked for at once: \"uncle(X,Y), lives(Y,paris), X != otto\".",
         .example = "esper prove query \"grandfather(X,Y)\" --generated 100 --limit 5 --explain",
         .options = options,
         .n_options = ES_COUNT_OF(options),

@@ -11,6 +11,8 @@
 #include "proof/graph/prolog_text.h"
 #include "proof/graph/soft_facts.h"
 #include "proof/search/answers.h"
+#include "proof/search/closure.h"
+#include "proof/search/conjunction.h"
 #include "runs/grow/grow_settings.h"
 #include "runs/grow/hosts_run.h"
 #include "runs/prove/prove_settings.h"
@@ -145,12 +147,38 @@ FuzzVerdict fuzz_kg_triples(const uint8_t *data, size_t bytes) {
                                                          (const char *)data, bytes, &n_read));
 }
 
-FuzzVerdict fuzz_kg_rules(const uint8_t *data, size_t bytes) {
+static FuzzVerdict read_rules(const char *text, size_t bytes, EsKnowledgeGraph **graph) {
     EsKgBuilder *builder = NULL;
     int32_t n_read = 0;
     FUZZ_OK(es_kg_builder_create(&builder));
-    return finish_graph(builder,
-                        es_kg_text_read_rules(builder, "fuzz", (const char *)data, bytes, &n_read));
+    FuzzVerdict verdict = fuzz_judge(es_kg_text_read_rules(builder, "fuzz", text, bytes, &n_read));
+    FUZZ_OK(es_kg_builder_finish(builder, graph));
+    es_kg_builder_destroy(builder);
+    check_graph(*graph);
+    return verdict;
+}
+
+// Every rule that was read is written, and read again gives the same text; all of them together
+// have a closure.
+FuzzVerdict fuzz_kg_rules(const uint8_t *data, size_t bytes) {
+    static char line[ES_RULE_TEXT_BYTES + 8], again[ES_RULE_TEXT_BYTES];
+    EsKnowledgeGraph *graph = NULL, *read = NULL;
+    EsClosure *closure = NULL;
+    FuzzVerdict verdict = read_rules((const char *)data, bytes, &graph);
+    for (int32_t i = 0; i < graph->n_rules; i++) {
+        int length = snprintf(line, sizeof line, "r:1:");
+        length += es_horn_rule_format(graph, &graph->rules[i], line + length,
+                                      sizeof line - (size_t)length);
+        FUZZ_CHECK(read_rules(line, (size_t)length, &read) == FUZZ_ACCEPTED && read->n_rules == 1);
+        es_horn_rule_format(read, &read->rules[0], again, sizeof again);
+        FUZZ_CHECK(strcmp(line + 4, again) == 0);
+        es_kg_destroy(read);
+    }
+    FUZZ_OK(es_closure_create(graph, 1000, &closure));
+    FUZZ_CHECK(closure->count == 0);
+    es_closure_destroy(closure);
+    es_kg_destroy(graph);
+    return verdict;
 }
 
 static FuzzVerdict read_prolog(const char *text, size_t bytes, EsKnowledgeGraph **graph) {
@@ -241,6 +269,24 @@ FuzzVerdict fuzz_soft_facts(const uint8_t *data, size_t bytes) {
     return verdict;
 }
 
+// A question of several goals that was understood is answered.
+static FuzzVerdict ask_all(const EsKnowledgeGraph *graph, const char *text) {
+    EsConjunction question;
+    EsConjunctionAnswers answers;
+    FuzzVerdict verdict = fuzz_judge(es_conjunction_parse(graph, text, &question));
+    if (verdict == FUZZ_ACCEPTED) {
+        FUZZ_OK(es_conjunction_find(graph, &question, 1000, &answers));
+        for (int32_t i = 0; i < answers.count; i++) {
+            const int32_t *row = es_conjunction_row(&answers, i);
+            for (int k = 0; k < question.n_goals; k++) {
+                FUZZ_CHECK(es_kg_is_ground(graph, es_conjunction_goal(&question, k, row)));
+            }
+        }
+        es_conjunction_answers_destroy(&answers);
+    }
+    return verdict;
+}
+
 // A question that was understood is answered.
 FuzzVerdict fuzz_question(const uint8_t *data, size_t bytes) {
     static EsKnowledgeGraph *graph;
@@ -254,6 +300,11 @@ FuzzVerdict fuzz_question(const uint8_t *data, size_t bytes) {
     EsAnswersSettings settings = es_answers_defaults();
     settings.prover.max_states = 100;
     char *text = fuzz_text(data, bytes);
+    if (es_question_is_conjunction(text)) {
+        FuzzVerdict several = ask_all(graph, text);
+        free(text);
+        return several;
+    }
     FuzzVerdict verdict = fuzz_judge(es_question_parse(graph, text, &question));
     if (verdict == FUZZ_ACCEPTED) {
         FUZZ_OK(es_answers_find(graph, &settings, pool, question.form, &answers));

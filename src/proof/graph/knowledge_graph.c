@@ -77,6 +77,16 @@ int64_t es_kg_integer(const char *name) {
 
 const char *const es_kg_test_names[ES_KG_N_TESTS] = {"", "!=", "<", "<=", ">", ">="};
 
+int es_kg_is_test_name(const char *text, size_t bytes) {
+    for (int test = ES_KG_NOT_EQUAL; test < ES_KG_N_TESTS; test++) {
+        if (strlen(es_kg_test_names[test]) == bytes &&
+            memcmp(es_kg_test_names[test], text, bytes) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int es_kg_looks_variable(const char *text, size_t bytes) {
     if (bytes == 0) {
         return 0;

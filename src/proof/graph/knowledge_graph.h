@@ -74,6 +74,9 @@ typedef enum EsKgTest {
 // "", "!=", "<", "<=", ">", ">="
 extern const char *const es_kg_test_names[ES_KG_N_TESTS];
 
+// Returns whether a name is one of these, which no predicate with facts or rules can have.
+int es_kg_is_test_name(const char *text, size_t bytes);
+
 // the value of a constant that is no integer
 #define ES_KG_NO_INTEGER INT64_MIN
 
@@ -244,22 +247,29 @@ static inline ES_HOST_DEVICE int es_kg_is_test(const EsKnowledgeGraph *graph, in
     return graph->has_tests && graph->test_of[predicate] != ES_KG_NO_TEST;
 }
 
+// Returns whether a comparison in order holds of two values.
+static inline ES_HOST_DEVICE int es_kg_compare(int test, int64_t a, int64_t b) {
+    if (a == ES_KG_NO_INTEGER || b == ES_KG_NO_INTEGER) {
+        return 0;
+    }
+    switch (test) {
+    case ES_KG_LESS:
+        return a < b;
+    case ES_KG_LESS_EQUAL:
+        return a <= b;
+    case ES_KG_GREATER:
+        return a > b;
+    default:
+        return a >= b;
+    }
+}
+
 // Returns whether a comparison of two constants holds.
 static inline ES_HOST_DEVICE int es_kg_test_holds(const EsKnowledgeGraph *graph, EsAtom atom) {
-    int64_t a = graph->values[atom.a], b = graph->values[atom.b];
-    int are_integers = a != ES_KG_NO_INTEGER && b != ES_KG_NO_INTEGER;
-    switch (graph->test_of[atom.predicate]) {
-    case ES_KG_NOT_EQUAL:
-        return atom.a != atom.b;
-    case ES_KG_LESS:
-        return are_integers && a < b;
-    case ES_KG_LESS_EQUAL:
-        return are_integers && a <= b;
-    case ES_KG_GREATER:
-        return are_integers && a > b;
-    default:
-        return are_integers && a >= b;
-    }
+    int test = graph->test_of[atom.predicate];
+    return test == ES_KG_NOT_EQUAL
+               ? atom.a != atom.b
+               : es_kg_compare(test, graph->values[atom.a], graph->values[atom.b]);
 }
 
 // Rules with this head predicate, in the order of their file; *count of them.

@@ -60,6 +60,7 @@ static EsStatus parse_columns(const EsTextLines *lines, EsPiece line, EsAtomText
                          es_name_text_bare(columns[2])};
     ES_TRY(check_column(lines, columns[0], "head"));
     ES_TRY(check_column(lines, columns[1], "relation"));
+    ES_TRY(es_text_check_predicate(lines, atom->predicate));
     return check_column(lines, columns[2], "tail");
 }
 

@@ -341,6 +341,12 @@ static EsStatus check_names(Reader *reader, const Clause *clause) {
     for (int k = 0; k < clause->n_literals; k++) {
         const Literal *literal = &clause->literals[k];
         const Term *const terms[] = {&literal->predicate, &literal->a, &literal->b};
+        if (literal->test == ES_KG_NO_TEST &&
+            es_kg_is_test_name(literal->predicate.text,
+                               ES_MIN(literal->predicate.bytes, sizeof literal->predicate.text))) {
+            return FAIL_AT(reader, literal->predicate.begin, "%s",
+                           "a predicate with the name of a comparison");
+        }
         size_t n_terms = literal->is_integer_check ? 2 : 3;
         for (size_t i = literal->test != ES_KG_NO_TEST ? 1 : 0; i < n_terms; i++) {
             if (terms[i]->bytes > ES_KG_MAX_NAME_BYTES) {

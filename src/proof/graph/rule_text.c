@@ -7,15 +7,9 @@
 #include "proof/graph/knowledge_text.h"
 #include "proof/graph/text_line.h"
 
-// An atom of a body, or a comparison of a and b, which has no predicate.
-typedef struct Literal {
-    EsAtomText atom;
-    EsKgTest test;
-} Literal;
-
 typedef struct RuleText {
     EsAtomText head;
-    Literal body[ES_HORN_MAX_BODY];
+    EsLiteralText body[ES_HORN_MAX_BODY];
     int n_body;
 } RuleText;
 
@@ -102,7 +96,7 @@ static EsStatus take_operand(const EsTextLines *lines, EsPiece *rest, EsNameText
     return es_text_check_name(lines, *name, "term of a comparison");
 }
 
-static EsStatus take_comparison(const EsTextLines *lines, EsPiece *rest, Literal *literal) {
+static EsStatus take_comparison(const EsTextLines *lines, EsPiece *rest, EsLiteralText *literal) {
     EsPiece begin = *rest;
     EsExcerpt excerpt;
     ES_TRY(take_operand(lines, rest, &literal->atom.a));
@@ -119,7 +113,7 @@ static EsStatus take_comparison(const EsTextLines *lines, EsPiece *rest, Literal
     return take_operand(lines, rest, &literal->atom.b);
 }
 
-static EsStatus take_literal(const EsTextLines *lines, EsPiece *rest, Literal *literal) {
+EsStatus es_text_take_literal(const EsTextLines *lines, EsPiece *rest, EsLiteralText *literal) {
     *rest = es_piece_skip_blanks(*rest);
     literal->test = ES_KG_NO_TEST;
     if (rest->bytes > 0 && is_any_of(rest->text[0], ",()")) {
@@ -136,9 +130,9 @@ static EsStatus parse_body(const EsTextLines *lines, EsPiece *rest, RuleText *ru
         return ES_LINE_FAIL(lines, rest->text, "%s", "the rule has no body before ->");
     }
     for (;;) {
-        Literal literal;
+        EsLiteralText literal;
         const char *begin = es_piece_skip_blanks(*rest).text;
-        ES_TRY(take_literal(lines, rest, &literal));
+        ES_TRY(es_text_take_literal(lines, rest, &literal));
         if (rule->n_body == ES_HORN_MAX_BODY) {
             return ES_LINE_FAIL(lines, begin, "more than %d atoms before ->", ES_HORN_MAX_BODY);
         }

@@ -148,6 +148,16 @@ EsStatus es_text_check_name(const EsTextLines *lines, EsNameText name, const cha
     return ES_STATUS_OK;
 }
 
+EsStatus es_text_check_predicate(const EsTextLines *lines, EsNameText name) {
+    char text[4];
+    size_t bytes = es_name_text_copy(name, text, sizeof text);
+    if (bytes < sizeof text && es_kg_is_test_name(text, bytes)) {
+        return ES_LINE_FAIL(lines, name.inside.text, "%s",
+                            "a predicate with the name of a comparison");
+    }
+    return ES_STATUS_OK;
+}
+
 // --- atoms ---
 
 // Take one argument, up to a comma or a closing bracket.
@@ -241,6 +251,7 @@ EsStatus es_text_take_atom(const EsTextLines *lines, EsPiece *rest, EsAtomText *
                             "predicate(a,b)");
     }
     ES_TRY(take_predicate(lines, rest, &atom->predicate));
+    ES_TRY(es_text_check_predicate(lines, atom->predicate));
     *rest = (EsPiece){rest->text + 1, rest->bytes - 1};
     return take_arguments(lines, rest, atom);
 }

@@ -140,6 +140,9 @@ EsStatus es_question_parse(const EsKnowledgeGraph *graph, const char *text, EsQu
     }
     ES_TRY(find_number(&reader, predicate, "predicate", graph->predicate_names, graph->n_predicates,
                        &question->form.predicate));
+    if (es_kg_is_test(graph, question->form.predicate)) {
+        return FAIL_AT(&reader, text, "%s", "a comparison alone is no question");
+    }
     ES_TRY(number_argument(graph, &reader, a, question, &question->form.a));
     return number_argument(graph, &reader, b, question, &question->form.b);
 }

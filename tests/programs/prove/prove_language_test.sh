@@ -41,6 +41,43 @@ run 0 prove query "younger(X,bob)" --data ages
 expect_part "negative numbers" "$out" "younger(X,bob): 2 answers"
 expect_part "negative numbers" "$out" "younger(cy,bob)"
 
+# --- several goals ---
+run 0 prove query "near(X,Y), lives(Y,paris), X != ann" --data kg --explain
+expect_text "stderr" "$err" ""
+expect_text "several goals" "$out" "near(X,Y), lives(Y,paris), X != ann: 1 answer
+  X = cy, Y = ann
+      near(cy,ann)         rule 2: lives(x,z), lives(y,z), x != y -> near(x,y)
+      |- lives(cy,paris)   fact
+      |- lives(ann,paris)  fact
+      \`- cy != ann         comparison
+      lives(ann,paris)  fact"
+run 0 prove query "near(X,_), lives(X,_)" --data kg
+expect_text "a plain _ makes no answers" "$out" "near(X,_), lives(X,_): 2 answers
+  X = ann
+  X = cy"
+run 0 prove query "lives(X,Y), lives(Z,_)" --data kg --limit 2
+expect_part "limit" "$out" "7 more are not shown (--limit raises it)"
+run 0 prove query "near(ann,cy), lives(bob,rome)" --data kg
+expect_text "yes" "$out" "near(ann,cy), lives(bob,rome): yes"
+run 0 prove query "near(ann,cy), lives(bob,paris)" --data kg
+expect_text "no" "$out" "near(ann,cy), lives(bob,paris): no, it does not follow"
+run 0 prove query "near(X,Y), lives(Y,Z)" --data kg --json --explain
+for part in '"count": 2' '"complete": true' '"X": "ann"' '"rule": "lives(x,z), lives(y,z), x != y -> near(x,y)"'; do
+    expect_part "JSON" "$out" "$part"
+done
+run 0 prove query "near(X,Y), lives(Y,Z)" --data kg --closure-limit 4 --json
+expect_part "a closure that was stopped" "$out" '"complete": false'
+run 2 prove query "near(X,Y), lives(Y,pari)" --data kg
+expect_part "a name" "$err" 'question:1:20: unknown constant "pari"; did you mean "paris"?'
+run 2 prove query "near(X,Y), Z != X" --data kg
+expect_part "a variable" "$err" 'question:1:12: the variable "Z" is compared, but in no atom predicate(a,b)'
+run 2 prove query "near(X,Y), " --data kg
+expect_part "an end" "$err" 'question:1:11: the line ends where an atom is expected'
+run 0 prove query "age(X,Y), Y < 12" --data ages
+expect_text "an integer that the graph does not have" "$out" "age(X,Y), Y < 12: 2 answers
+  X = ann, Y = 7
+  X = cy, Y = -3"
+
 # --- warnings ---
 printf 'r1:1:lives(x,bob) -> french(x,x)\nr2:1:lives(X,Y) -> in(X,Y)\n' > kg/rules.txt
 printf 'lives(ann,paris).\nlives(bob,X).\n' > kg/train.txt

@@ -1,11 +1,13 @@
 // Random programs with constants, comparisons, names in quotes and recursion against SWI-Prolog:
-// everything that follows, open and ground questions by the closure and by search, and the proofs.
+// everything that follows, open and ground questions by the closure and by search, the proofs, and
+// questions of several goals.
 // Skipped where it is not installed.
 #include "proof/graph/knowledge_text.h"
 #include "proof/graph/prolog_text.h"
 #include "proof/random_graph.h"
 #include "proof/search/answers.h"
 #include "proof/search/closure.h"
+#include "proof/search/conjunction.h"
 #include "proof/search/proof_tree.h"
 #include "temp_folder.h"
 
@@ -172,7 +174,7 @@ static int compare_closure(const char *part, const EsKnowledgeGraph *graph) {
 // --- questions ---
 
 typedef struct Totals {
-    int n_derived, n_answers, n_trees, n_searched, n_ground;
+    int n_derived, n_answers, n_trees, n_searched, n_ground, n_rows;
 } Totals;
 
 static int count_said(const char *part, const EsKnowledgeGraph *graph, EsAtom form) {
@@ -253,6 +255,63 @@ static void compare_questions(const char *part, const EsKnowledgeGraph *graph, E
     }
 }
 
+// --- questions of several goals ---
+
+// Plain counting over all constants for X, Y and Z; `atoms` are the goals, terms -1, -2, -3.
+static int count_rows(const char *part, const EsKnowledgeGraph *graph, const EsAtom *goals,
+                      int n_goals, int differs) {
+    int n = 0;
+    for (int32_t i = 0; i < N_CONSTANTS * N_CONSTANTS * N_CONSTANTS; i++) {
+        int32_t row[3] = {1 + i % N_CONSTANTS, 1 + i / N_CONSTANTS % N_CONSTANTS,
+                          1 + i / N_CONSTANTS / N_CONSTANTS};
+        int holds = !differs || row[0] != row[2];
+        for (int k = 0; k < n_goals && holds; k++) {
+            EsAtom atom = {goals[k].predicate, goals[k].a < 0 ? row[-1 - goals[k].a] : goals[k].a,
+                           goals[k].b < 0 ? row[-1 - goals[k].b] : goals[k].b};
+            holds = says(part, graph, atom);
+        }
+        n += holds;
+    }
+    return n;
+}
+
+static void compare_conjunctions(const char *part, const EsKnowledgeGraph *graph, Dice *dice,
+                                 Totals *totals) {
+    static const char *const names[] = {"X", "Y", "Z"};
+    // every variable is in some goal: p(X,Y), q(Y,Z), perhaps r(.,.) and X != Z
+    Text text = {.length = 0};
+    EsAtom goals[3];
+    int n_goals = 2 + throw_dice(dice, 2), differs = throw_dice(dice, 2);
+    for (int k = 0; k < n_goals; k++) {
+        char predicate[8] = {'p', (char)('0' + throw_dice(dice, N_PREDICATES)), '\0'};
+        int first = k < 2 ? k : throw_dice(dice, 3), second = k < 2 ? k + 1 : throw_dice(dice, 3);
+        goals[k] = (EsAtom){es_kg_predicate(graph, predicate), -1 - first, -1 - second};
+        add(&text, k > 0 ? ", " : "");
+        add(&text, predicate);
+        add(&text, "(");
+        add(&text, names[first]);
+        add(&text, ",");
+        add(&text, names[second]);
+        add(&text, ")");
+    }
+    add(&text, differs ? ", X != Z" : "");
+    EsConjunction question;
+    EsConjunctionAnswers answers;
+    EXPECT(es_question_is_conjunction(text.text));
+    REQUIRE_OK(es_conjunction_parse(graph, text.text, &question));
+    REQUIRE_OK(es_conjunction_find(graph, &question, 100000, &answers));
+    EXPECT(answers.is_complete);
+    EXPECT_EQ(answers.count, count_rows(part, graph, goals, n_goals, differs));
+    for (int32_t i = 0; i < answers.count; i++) {
+        for (int k = 0; k < n_goals; k++) {
+            EXPECT(says(part, graph,
+                        es_conjunction_goal(&question, k, es_conjunction_row(&answers, i))));
+        }
+    }
+    totals->n_rows += answers.count;
+    es_conjunction_answers_destroy(&answers);
+}
+
 // --- all together ---
 
 static char *run_prolog(void) {
@@ -280,7 +339,7 @@ TEST(programs_agree_with_prolog) {
     }
     static EsKnowledgeGraph *graphs[N_PROGRAMS];
     static char part[1 << 16];
-    Totals totals = {0, 0, 0, 0, 0};
+    Totals totals = {0, 0, 0, 0, 0, 0};
     EsThreadPool *pool;
     FILE *driver = fopen(temp_path("driver.pl"), "w");
     fputs(program, driver);
@@ -300,13 +359,17 @@ TEST(programs_agree_with_prolog) {
         find_part(output, i, part, sizeof part);
         totals.n_derived += compare_closure(part, graphs[i]);
         compare_questions(part, graphs[i], pool, &dice, &totals);
+        compare_conjunctions(part, graphs[i], &dice, &totals);
         es_kg_destroy(graphs[i]);
     }
-    printf("%d atoms derived, %d answers, %d proofs replayed, %d questions searched, %d ground\n",
-           totals.n_derived, totals.n_answers, totals.n_trees, totals.n_searched, totals.n_ground);
+    printf("%d atoms derived, %d answers, %d proofs replayed, %d questions searched, %d ground, "
+           "%d rows\n",
+           totals.n_derived, totals.n_answers, totals.n_trees, totals.n_searched, totals.n_ground,
+           totals.n_rows);
     EXPECT(totals.n_derived > 5 * N_PROGRAMS);
     EXPECT(totals.n_trees > N_PROGRAMS);
     EXPECT(totals.n_searched > N_PROGRAMS);
+    EXPECT(totals.n_rows > 5 * N_PROGRAMS);
     es_thread_pool_destroy(pool);
     free(output);
 }
