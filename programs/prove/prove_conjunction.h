@@ -1,12 +1,12 @@
-// Questions of several goals for `esper prove query`, and the drawing of proofs that they share with
-// questions of one.
+// Questions of several goals for `esper prove query`, and the drawing of proofs that they share
+// with questions of one.
 #ifndef ES_PROGRAMS_PROVE_CONJUNCTION_H
 #define ES_PROGRAMS_PROVE_CONJUNCTION_H
 
 #include <jansson.h>
 #include <stdio.h>
 
-#include "proof/search/conjunction.h"
+#include "proof/search/answers.h"
 #include "proof/search/proof_tree.h"
 
 typedef struct EsProveConjunction {

@@ -22,6 +22,7 @@
 #define ES_PROOF_ANSWERS_H
 
 #include "proof/graph/text_line.h"
+#include "proof/search/conjunction.h"
 #include "proof/search/prover.h"
 
 ES_EXTERN_C_BEGIN
