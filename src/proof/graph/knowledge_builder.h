@@ -37,7 +37,7 @@ EsStatus es_kg_builder_add_query(EsKgBuilder *builder, EsKgSplit split, EsAtom a
 // Predicates in provisional numbers, variables as EsHornRule has them.
 EsStatus es_kg_builder_add_rule(EsKgBuilder *builder, const EsHornRule *rule);
 
-// Make the graph; no domains, all depths absent. INPUT when it is too large for its index. The
+// Make the graph; no domains, all depths absent. INPUT when its atoms cannot be numbered. The
 // builder is spent and can only be destroyed.
 EsStatus es_kg_builder_finish(EsKgBuilder *builder, EsKnowledgeGraph **graph);
 

@@ -16,12 +16,16 @@ typedef struct Use {
 // Lists through the taken atoms, newest first; -1 ends one. Index of an atom in closure->atoms.
 typedef struct Chase {
     EsClosure *closure;
-    int32_t *first_a, *first_b; // newest p(a,?), p(?,b) by es_kg_row               ((P+1)(C+1))
+    int32_t *first_a, *first_b; // newest p(a,?), p(?,b) by row_of               ((P+1)(C+1))
     int32_t *first;             // newest p(?,?)                                           (P+1)
     int32_t *next_a, *next_b, *next; // the one before in the same list                 (capacity)
     Use *uses;                       // by predicate                              (sum of n_body)
     int32_t *use_start;              //                                                    (P+2)
 } Chase;
+
+static size_t row_of(const EsKnowledgeGraph *graph, int32_t predicate, int32_t term) {
+    return (size_t)predicate * ((size_t)graph->n_constants + 1) + (size_t)term;
+}
 
 // --- the set ---
 
@@ -147,9 +151,9 @@ static EsStatus join_rest(Chase *chase, const EsHornRule *rule, unsigned open,
     // growing moves these arrays, so they are looked up anew each time
     int32_t i = chase->first[pattern.predicate];
     if (a != 0) {
-        i = chase->first_a[es_kg_row(closure->graph, pattern.predicate, a)];
+        i = chase->first_a[row_of(closure->graph, pattern.predicate, a)];
     } else if (b != 0) {
-        i = chase->first_b[es_kg_row(closure->graph, pattern.predicate, b)];
+        i = chase->first_b[row_of(closure->graph, pattern.predicate, b)];
     }
     while (i >= 0 && closure->is_complete) {
         Binding extended = *binding;
@@ -165,8 +169,8 @@ static EsStatus join_rest(Chase *chase, const EsHornRule *rule, unsigned open,
 static EsStatus take_atom(Chase *chase, int32_t i) {
     const EsKnowledgeGraph *graph = chase->closure->graph;
     EsAtom atom = chase->closure->atoms[i];
-    int32_t *first_a = &chase->first_a[es_kg_row(graph, atom.predicate, atom.a)];
-    int32_t *first_b = &chase->first_b[es_kg_row(graph, atom.predicate, atom.b)];
+    int32_t *first_a = &chase->first_a[row_of(graph, atom.predicate, atom.a)];
+    int32_t *first_b = &chase->first_b[row_of(graph, atom.predicate, atom.b)];
     int32_t *first = &chase->first[atom.predicate];
     chase->next_a[i] = *first_a;
     chase->next_b[i] = *first_b;
@@ -215,7 +219,7 @@ static EsStatus list_uses(Chase *chase) {
 
 static EsStatus create_lists(Chase *chase) {
     const EsKnowledgeGraph *graph = chase->closure->graph;
-    size_t n_rows = es_kg_row(graph, graph->n_predicates + 1, 0);
+    size_t n_rows = row_of(graph, graph->n_predicates + 1, 0);
     size_t n_predicates = (size_t)graph->n_predicates + 1;
     ES_TRY(es_allocate(n_rows * sizeof(int32_t), (void **)&chase->first_a));
     ES_TRY(es_allocate(n_rows * sizeof(int32_t), (void **)&chase->first_b));
