@@ -1,6 +1,6 @@
 // Names go into a hash table and keep the number of their first appearance; facts, queries and
 // rules into lists that double. Finishing sorts the names, renumbers every atom, sorts the facts
-// twice and counts them into the rows of both indices.
+// twice and makes an index of each order.
 #include "proof/graph/knowledge_builder.h"
 
 #include <stdlib.h>
@@ -9,8 +9,12 @@
 #include "base/memory.h"
 
 #define FIRST_CAPACITY 64
-// rows of an index; two of them are 2 GiB at this size, and atom keys stay below 2^56
-#define MAX_INDEX_ROWS ((size_t)1 << 28)
+// An index has a row per constant for a predicate with at least one fact per so many rows, and for
+// all predicates where that makes at most so many rows altogether.
+#define ROWS_PER_FACT  8
+#define ROWS_OF_ALL_AT ((int64_t)1 << 20)
+// atom keys, predicate C^2 + a C + b, stay below it
+#define MAX_KEY 9.0e18
 
 typedef struct List {
     void *items; // owned
@@ -298,49 +302,169 @@ done:
     return status;
 }
 
-// Sort the facts, drop repetitions, and count them into the rows of both indices.
-static EsStatus index_facts(List *facts, EsKnowledgeGraph *graph) {
-    size_t n_rows = ((size_t)graph->n_predicates + 1) * ((size_t)graph->n_constants + 1);
-    if (n_rows > MAX_INDEX_ROWS) {
-        return ES_FAIL(INPUT,
-                       "%d predicates on %d constants: the index of the facts has %zu rows, "
-                       "at most %zu are allowed",
-                       graph->n_predicates, graph->n_constants, n_rows, MAX_INDEX_ROWS);
+// --- the indices of the facts ---
+
+typedef enum Place { PLACE_PREDICATE, PLACE_A, PLACE_B } Place;
+
+static int32_t term_at(EsAtom atom, Place place) {
+    return place == PLACE_PREDICATE ? atom.predicate : (place == PLACE_A ? atom.a : atom.b);
+}
+
+// Atoms by their term at a place, which is 0 to n_terms; equal ones keep their order.
+static EsStatus sort_by(Place place, int32_t n_terms, const EsAtom *atoms, int32_t count,
+                        EsAtom *sorted) {
+    int32_t *start = NULL;
+    ES_TRY(es_allocate(((size_t)n_terms + 2) * sizeof *start, (void **)&start));
+    for (int32_t i = 0; i < count; i++) {
+        start[term_at(atoms[i], place) + 1]++;
     }
-    EsAtom *atoms = facts->items;
-    if (facts->count > 0) {
-        qsort(atoms, (size_t)facts->count, sizeof *atoms, es_atom_compare);
+    for (int32_t term = 0; term < n_terms; term++) {
+        start[term + 1] += start[term];
     }
+    for (int32_t i = 0; i < count; i++) {
+        sorted[start[term_at(atoms[i], place)]++] = atoms[i];
+    }
+    es_release(start);
+    return ES_STATUS_OK;
+}
+
+static int32_t drop_repetitions(EsAtom *atoms, int32_t n) {
     int32_t count = 0;
-    for (int32_t i = 0; i < facts->count; i++) {
+    for (int32_t i = 0; i < n; i++) {
         if (i == 0 || es_atom_compare(&atoms[i], &atoms[count - 1]) != 0) {
             atoms[count++] = atoms[i];
         }
     }
-    size_t fact_bytes = (size_t)count * sizeof(EsAtom), row_bytes = (n_rows + 1) * sizeof(int32_t);
-    ES_TRY(es_allocate(fact_bytes, (void **)&graph->facts));
-    ES_TRY(es_allocate(fact_bytes, (void **)&graph->facts_by_b));
-    ES_TRY(es_allocate(row_bytes, (void **)&graph->row_a));
-    ES_TRY(es_allocate(row_bytes, (void **)&graph->row_b));
-    graph->n_facts = count;
-    for (int32_t i = 0; i < count; i++) {
-        graph->facts[i] = atoms[i];
-        graph->row_a[es_kg_row(graph, atoms[i].predicate, atoms[i].a) + 1]++;
-        graph->row_b[es_kg_row(graph, atoms[i].predicate, atoms[i].b) + 1]++;
+    return count;
+}
+
+// Sort the facts into both orders; `other` is room for as many.
+static EsStatus sort_facts(EsAtom *atoms, EsAtom *other, int32_t n, EsKnowledgeGraph *graph) {
+    ES_TRY(sort_by(PLACE_B, graph->n_constants, atoms, n, other));
+    ES_TRY(sort_by(PLACE_A, graph->n_constants, other, n, atoms));
+    ES_TRY(sort_by(PLACE_PREDICATE, graph->n_predicates, atoms, n, other));
+    graph->n_facts = drop_repetitions(other, n);
+    size_t bytes = (size_t)graph->n_facts * sizeof(EsAtom);
+    ES_TRY(es_allocate(bytes, (void **)&graph->facts));
+    ES_TRY(es_allocate(bytes, (void **)&graph->facts_by_b));
+    if (graph->n_facts > 0) {
+        memcpy(graph->facts, other, bytes);
     }
-    for (size_t row = 0; row < n_rows; row++) {
-        graph->row_a[row + 1] += graph->row_a[row];
-        graph->row_b[row + 1] += graph->row_b[row];
+    ES_TRY(sort_by(PLACE_B, graph->n_constants, graph->facts, graph->n_facts, atoms));
+    return sort_by(PLACE_PREDICATE, graph->n_predicates, atoms, graph->n_facts, graph->facts_by_b);
+}
+
+// Facts atoms[begin] to atoms[end - 1] with the same predicate, sorted by their term at `place`.
+typedef struct Group {
+    const EsAtom *atoms;
+    int32_t begin, end;
+    Place place;
+} Group;
+
+// The end of the run of equal terms that begins at i.
+static int32_t run_end(const Group *group, int32_t i) {
+    int32_t term = term_at(group->atoms[i], group->place), end = i + 1;
+    while (end < group->end && term_at(group->atoms[end], group->place) == term) {
+        end++;
     }
-    // from the back, each row from its end: row_b[r + 1] runs down to where row r begins, and
-    // within a row the order of a is kept
-    for (int32_t i = count; i-- > 0;) {
-        size_t row = es_kg_row(graph, graph->facts[i].predicate, graph->facts[i].b);
-        graph->facts_by_b[--graph->row_b[row + 1]] = graph->facts[i];
+    return end;
+}
+
+// Choose rows or slots for a group; returns how many entries it has.
+static int64_t plan_rows(const Group *group, const EsKnowledgeGraph *graph, EsFactRows *rows) {
+    int64_t n_rows = (int64_t)graph->n_constants + 2, n_facts = group->end - group->begin;
+    int64_t n_runs = 0, n_slots = 1;
+    if (n_rows <= n_facts * ROWS_PER_FACT ||
+        n_rows * ((int64_t)graph->n_predicates + 1) <= ROWS_OF_ALL_AT) {
+        rows->mask = -1;
+        return n_rows;
     }
-    memmove(graph->row_b, graph->row_b + 1, n_rows * sizeof(int32_t));
-    graph->row_b[n_rows] = count;
+    for (int32_t i = group->begin; i < group->end; i = run_end(group, i)) {
+        n_runs++;
+    }
+    // one slot at least is free, which ends a search
+    while (n_slots < n_runs + n_runs / 2 + 1) {
+        n_slots *= 2;
+    }
+    rows->mask = (int32_t)(n_slots - 1);
+    return 3 * n_slots;
+}
+
+static void fill_rows(const Group *group, int32_t n_constants, int32_t *row) {
+    int32_t i = group->begin;
+    for (int32_t term = 0; term <= n_constants + 1; term++) {
+        while (i < group->end && term_at(group->atoms[i], group->place) < term) {
+            i++;
+        }
+        row[term] = i;
+    }
+}
+
+static void fill_slots(const Group *group, int32_t mask, int32_t *entries) {
+    for (int32_t i = group->begin, end; i < group->end; i = end) {
+        int32_t term = term_at(group->atoms[i], group->place);
+        uint32_t slot = es_fact_index_slot(term, mask);
+        while (entries[3 * (size_t)slot] != 0) {
+            slot = (slot + 1) & (uint32_t)mask;
+        }
+        end = run_end(group, i);
+        entries[3 * (size_t)slot] = term;
+        entries[3 * (size_t)slot + 1] = i;
+        entries[3 * (size_t)slot + 2] = end;
+    }
+}
+
+static EsStatus make_index(const EsKnowledgeGraph *graph, const EsAtom *atoms, Place place,
+                           EsFactIndex *index) {
+    size_t n_rows = (size_t)graph->n_predicates + 1;
+    ES_TRY(es_allocate(n_rows * sizeof *index->rows, (void **)&index->rows));
+    int64_t n_entries = 0;
+    const int32_t *start = graph->fact_start;
+    for (int32_t p = 0; p <= graph->n_predicates; p++) {
+        Group group = {atoms, start[p], start[p + 1], place};
+        index->rows[p].first = n_entries;
+        n_entries += plan_rows(&group, graph, &index->rows[p]);
+    }
+    ES_TRY(es_allocate((size_t)n_entries * sizeof *index->entries, (void **)&index->entries));
+    for (int32_t p = 0; p <= graph->n_predicates; p++) {
+        Group group = {atoms, start[p], start[p + 1], place};
+        const EsFactRows *rows = &index->rows[p];
+        if (rows->mask < 0) {
+            fill_rows(&group, graph->n_constants, index->entries + rows->first);
+        } else {
+            fill_slots(&group, rows->mask, index->entries + rows->first);
+        }
+    }
     return ES_STATUS_OK;
+}
+
+// Sort the facts, drop repetitions, and index both orders.
+static EsStatus index_facts(List *facts, EsKnowledgeGraph *graph) {
+    double base = (double)graph->n_constants + 1;
+    if ((graph->n_predicates + 1.0) * base * base > MAX_KEY) {
+        return ES_FAIL(INPUT, "%d predicates on %d constants are too many to number all atoms",
+                       graph->n_predicates, graph->n_constants);
+    }
+    void *other = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_allocate((size_t)facts->count * sizeof(EsAtom), &other));
+    ES_TRY_GOTO(sort_facts(facts->items, other, facts->count, graph));
+    es_release(other);
+    other = NULL;
+    ES_TRY_GOTO(es_allocate(((size_t)graph->n_predicates + 2) * sizeof(int32_t),
+                            (void **)&graph->fact_start));
+    int32_t *start = graph->fact_start;
+    for (int32_t i = 0; i < graph->n_facts; i++) {
+        start[graph->facts[i].predicate + 1]++;
+    }
+    for (int32_t p = 0; p <= graph->n_predicates; p++) {
+        start[p + 1] += start[p];
+    }
+    ES_TRY_GOTO(make_index(graph, graph->facts, PLACE_A, &graph->by_a));
+    ES_TRY_GOTO(make_index(graph, graph->facts_by_b, PLACE_B, &graph->by_b));
+done:
+    es_release(other);
+    return status;
 }
 
 static EsStatus group_rules(const List *rules, EsKnowledgeGraph *graph) {

@@ -50,7 +50,7 @@ EsStatus es_kg_builder_add_rule(EsKgBuilder *builder, const EsHornRule *rule);
 EsStatus es_kg_builder_note_variable(EsKgBuilder *builder, const char *text, size_t bytes,
                                      int line);
 
-// Make the graph; no domains, all depths absent. INPUT when it is too large for its index, or when
+// Make the graph; no domains, all depths absent. INPUT when its atoms cannot be numbered, or when
 // a fact, a query or the head of a rule has a predicate that compares. The builder is spent and can
 // only be destroyed.
 EsStatus es_kg_builder_finish(EsKgBuilder *builder, EsKnowledgeGraph **graph);

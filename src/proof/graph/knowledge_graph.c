@@ -16,8 +16,11 @@ void es_kg_destroy(EsKnowledgeGraph *graph) {
     es_release(graph->predicate_names);
     es_release(graph->facts);
     es_release(graph->facts_by_b);
-    es_release(graph->row_a);
-    es_release(graph->row_b);
+    es_release(graph->fact_start);
+    es_release(graph->by_a.rows);
+    es_release(graph->by_a.entries);
+    es_release(graph->by_b.rows);
+    es_release(graph->by_b.entries);
     es_release(graph->rules);
     es_release(graph->rule_start);
     es_release(graph->test_of);

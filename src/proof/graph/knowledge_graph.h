@@ -86,6 +86,22 @@ typedef struct EsAtomSpan {
     int32_t count;
 } EsAtomSpan;
 
+// How the facts of one predicate are found by a constant.
+typedef struct EsFactRows {
+    int64_t first; // of its entries
+    int32_t mask;  // of slots; -1: rows
+} EsFactRows;
+
+// Finds the facts of a predicate that have a constant in one place. A predicate with many facts
+// has a row for every constant: entry x says where its facts begin, entry x + 1 where they end. One
+// with few, for which that would be mostly holes, has a hash table of (constant, begin, end), at
+// most two thirds full; constant 0 is a free slot. Memory follows the facts: at most 36 bytes for
+// each, or 4 MB where rows for everything take no more.
+typedef struct EsFactIndex {
+    EsFactRows *rows; // owned                                                             (P + 1)
+    int32_t *entries; // owned
+} EsFactIndex;
+
 // the depth of a query for which none was published
 #define ES_KG_DEPTH_ABSENT INT32_MIN
 // published: no derivation was found
@@ -124,12 +140,12 @@ typedef struct EsKnowledgeGraph {
     const char **constant_names;  // byte order; [0] is ""                                (C + 1)
     const char **predicate_names; // byte order; [0] is ""                                (P + 1)
 
-    int32_t n_facts;    // distinct
-    EsAtom *facts;      // sorted by (predicate, a, b)                                    (n_facts)
-    EsAtom *facts_by_b; // the same, sorted by (predicate, b, a)                          (n_facts)
-    // Row p (C+1) + x of row_a says where the facts p(x,?) begin in `facts`, the next row where
-    // they end; row_b likewise p(?,x) in facts_by_b.                      ((P + 1)(C + 1) + 1)
-    int32_t *row_a, *row_b;
+    int32_t n_facts;     // distinct
+    EsAtom *facts;       // sorted by (predicate, a, b)                                    (n_facts)
+    EsAtom *facts_by_b;  // the same, sorted by (predicate, b, a)                          (n_facts)
+    int32_t *fact_start; // facts of p: fact_start[p] to fact_start[p+1] - 1, in both arrays (P + 2)
+    EsFactIndex by_a;    // p(x,?) in `facts`
+    EsFactIndex by_b;    // p(?,x) in facts_by_b
 
     int32_t n_rules;
     EsHornRule *rules;   // by head predicate, within one in the order of the file         (n_rules)
@@ -189,11 +205,6 @@ int es_horn_rule_format(const EsKnowledgeGraph *graph, const EsHornRule *rule, c
 // alike; facts may differ.
 void es_kg_names_hash(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BYTES]);
 
-static inline ES_HOST_DEVICE size_t es_kg_row(const EsKnowledgeGraph *graph, int32_t predicate,
-                                              int32_t term) {
-    return (size_t)predicate * ((size_t)graph->n_constants + 1) + (size_t)term;
-}
-
 // Returns whether an atom is over the graph's predicates and constants, without variables.
 static inline ES_HOST_DEVICE int es_kg_is_ground(const EsKnowledgeGraph *graph, EsAtom atom) {
     return atom.predicate >= 1 && atom.predicate <= graph->n_predicates && atom.a >= 1 &&
@@ -205,25 +216,50 @@ static inline ES_HOST_DEVICE int es_kg_is_ground(const EsKnowledgeGraph *graph, 
 // Facts p(?,?), by (a, b).
 static inline ES_HOST_DEVICE EsAtomSpan es_kg_facts_of(const EsKnowledgeGraph *graph,
                                                        int32_t predicate) {
-    int32_t begin = graph->row_a[es_kg_row(graph, predicate, 0)];
-    int32_t end = graph->row_a[es_kg_row(graph, predicate + 1, 0)];
-    EsAtomSpan span = {graph->facts + begin, end - begin};
+    int32_t begin = graph->fact_start[predicate];
+    EsAtomSpan span = {graph->facts + begin, graph->fact_start[predicate + 1] - begin};
     return span;
+}
+
+static inline ES_HOST_DEVICE uint32_t es_fact_index_slot(int32_t term, int32_t mask) {
+    uint32_t mixed = (uint32_t)term * 0x9E3779B1u;
+    return (mixed ^ (mixed >> 15)) & (uint32_t)mask;
+}
+
+// Finds where the facts of a predicate with this constant begin and end; the same twice when there
+// are none.
+static inline ES_HOST_DEVICE void es_fact_index_find(const EsFactIndex *index, int32_t predicate,
+                                                     int32_t term, int32_t *begin, int32_t *end) {
+    EsFactRows rows = index->rows[predicate];
+    const int32_t *entries = index->entries + rows.first;
+    if (rows.mask < 0) {
+        *begin = entries[term];
+        *end = entries[term + 1];
+        return;
+    }
+    uint32_t slot = es_fact_index_slot(term, rows.mask);
+    while (entries[3 * (size_t)slot] != 0 && entries[3 * (size_t)slot] != term) {
+        slot = (slot + 1) & (uint32_t)rows.mask;
+    }
+    *begin = entries[3 * (size_t)slot + 1];
+    *end = entries[3 * (size_t)slot + 2];
 }
 
 // Facts p(a,?), by b.
 static inline ES_HOST_DEVICE EsAtomSpan es_kg_facts_with_a(const EsKnowledgeGraph *graph,
                                                            int32_t predicate, int32_t a) {
-    const int32_t *row = graph->row_a + es_kg_row(graph, predicate, a);
-    EsAtomSpan span = {graph->facts + row[0], row[1] - row[0]};
+    int32_t begin, end;
+    es_fact_index_find(&graph->by_a, predicate, a, &begin, &end);
+    EsAtomSpan span = {graph->facts + begin, end - begin};
     return span;
 }
 
 // Facts p(?,b), by a.
 static inline ES_HOST_DEVICE EsAtomSpan es_kg_facts_with_b(const EsKnowledgeGraph *graph,
                                                            int32_t predicate, int32_t b) {
-    const int32_t *row = graph->row_b + es_kg_row(graph, predicate, b);
-    EsAtomSpan span = {graph->facts_by_b + row[0], row[1] - row[0]};
+    int32_t begin, end;
+    es_fact_index_find(&graph->by_b, predicate, b, &begin, &end);
+    EsAtomSpan span = {graph->facts_by_b + begin, end - begin};
     return span;
 }
 

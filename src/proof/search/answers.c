@@ -351,9 +351,11 @@ static EsStatus list_closure(const EsKnowledgeGraph *graph, int32_t limit, EsAto
     ES_TRY(es_closure_create(graph, limit, &closure));
     EsStatus status = ES_STATUS_OK;
     *is_complete = closure->is_complete;
-    for (int32_t i = closure->n_facts; i < closure->count && closure->is_complete; i++) {
-        if (es_question_matches(form, closure->atoms[i])) {
-            ES_TRY_GOTO(add_to_list(derived, closure->atoms[i]));
+    int32_t end = closure->is_complete ? es_closure_count(closure, form.predicate) : 0;
+    for (int32_t i = es_closure_count_facts(closure, form.predicate); i < end; i++) {
+        EsAtom atom = es_closure_atom(closure, form.predicate, i);
+        if (es_question_matches(form, atom)) {
+            ES_TRY_GOTO(add_to_list(derived, atom));
         }
     }
 done:

@@ -1,308 +1,118 @@
-// Atoms are taken one by one in the order of their discovery. Taking atom i adds it to the indices,
-// then joins it as each body atom of each rule against the atoms taken so far. A body that holds
-// atoms i < j < k is so found when k is taken, and not before: no join is made twice for the same
-// reason, except where one atom fits two places of a body.
+// The rules and facts of a graph as a Datalog program, and its result in the graph's terms.
 #include "proof/search/closure.h"
 
 #include <string.h>
 
 #include "base/memory.h"
 
-// A rule that has a predicate in place `k` of its body.
-typedef struct Use {
-    int32_t rule, k;
-} Use;
+// Kinds of the comparisons; 0 is an atom.
+static const EsLiteralKind kinds[ES_KG_N_TESTS] = {ES_LITERAL_ATOM,    ES_LITERAL_NOT_EQUAL,
+                                                   ES_LITERAL_LESS,    ES_LITERAL_LESS_EQUAL,
+                                                   ES_LITERAL_GREATER, ES_LITERAL_GREATER_EQUAL};
 
-// Lists through the taken atoms, newest first; -1 ends one. Index of an atom in closure->atoms.
-typedef struct Chase {
-    EsClosure *closure;
-    int32_t *first_a, *first_b; // newest p(a,?), p(?,b) by es_kg_row               ((P+1)(C+1))
-    int32_t *first;             // newest p(?,?)                                           (P+1)
-    int32_t *next_a, *next_b, *next; // the one before in the same list                 (capacity)
-    Use *uses;                       // by predicate                              (sum of n_body)
-    int32_t *use_start;              //                                                    (P+2)
-} Chase;
-
-// --- the set ---
-
-static uint64_t key_of(const EsClosure *closure, EsAtom atom) {
-    uint64_t base = (uint64_t)closure->graph->n_constants + 1;
-    return ((uint64_t)atom.predicate * base + (uint64_t)atom.a) * base + (uint64_t)atom.b;
+static EsLiteral literal_of(const EsKnowledgeGraph *graph, EsAtom atom) {
+    int test = graph->has_tests ? graph->test_of[atom.predicate] : ES_KG_NO_TEST;
+    return (EsLiteral){kinds[test], atom.predicate, {atom.a, atom.b}};
 }
 
-static uint64_t *find_key(const EsClosure *closure, uint64_t key) {
-    uint64_t mixed = (key ^ (key >> 31)) * 0x9E3779B97F4A7C15u;
-    uint64_t slot = (mixed ^ (mixed >> 29)) & (closure->n_slots - 1);
-    while (closure->keys[slot] != 0 && closure->keys[slot] != key) {
-        slot = (slot + 1) & (closure->n_slots - 1);
-    }
-    return &closure->keys[slot];
-}
-
-int es_closure_has(const EsClosure *closure, EsAtom atom) {
-    return *find_key(closure, key_of(closure, atom)) != 0;
-}
-
-static EsStatus resize_array(void **items, size_t item_bytes, int32_t count, int32_t capacity) {
-    void *larger = NULL;
-    ES_TRY(es_allocate((size_t)capacity * item_bytes, &larger));
-    if (count > 0) {
-        memcpy(larger, *items, (size_t)count * item_bytes);
-    }
-    es_release(*items);
-    *items = larger;
-    return ES_STATUS_OK;
-}
-
-// Room for one more atom; the set stays at most half full.
-static EsStatus grow(Chase *chase) {
-    EsClosure *closure = chase->closure;
-    if (closure->count < closure->capacity) {
-        return ES_STATUS_OK;
-    }
-    int64_t wanted = ES_MAX((int64_t)closure->capacity * 2, 1024);
-    int32_t capacity = (int32_t)ES_MIN(wanted, closure->limit);
-    int32_t count = closure->count;
-    ES_TRY(resize_array((void **)&closure->atoms, sizeof *closure->atoms, count, capacity));
-    ES_TRY(resize_array((void **)&chase->next_a, sizeof(int32_t), count, capacity));
-    ES_TRY(resize_array((void **)&chase->next_b, sizeof(int32_t), count, capacity));
-    ES_TRY(resize_array((void **)&chase->next, sizeof(int32_t), count, capacity));
-    uint64_t n_slots = ES_MAX(closure->n_slots, 1024u);
-    while (n_slots < 2 * (uint64_t)capacity) {
-        n_slots *= 2;
-    }
-    uint64_t *keys = NULL;
-    ES_TRY(es_allocate(n_slots * sizeof *keys, (void **)&keys));
-    es_release(closure->keys);
-    closure->keys = keys;
-    closure->n_slots = n_slots;
-    closure->capacity = capacity;
-    for (int32_t i = 0; i < count; i++) {
-        uint64_t key = key_of(closure, closure->atoms[i]);
-        *find_key(closure, key) = key;
-    }
-    return ES_STATUS_OK;
-}
-
-static EsStatus add_atom(Chase *chase, EsAtom atom) {
-    EsClosure *closure = chase->closure;
-    uint64_t key = key_of(closure, atom);
-    if (*find_key(closure, key) != 0) {
-        return ES_STATUS_OK;
-    }
-    if (closure->count == closure->limit) {
-        closure->is_complete = 0;
-        return ES_STATUS_OK;
-    }
-    ES_TRY(grow(chase));
-    *find_key(closure, key) = key;
-    closure->atoms[closure->count++] = atom;
-    return ES_STATUS_OK;
-}
-
-// --- joining ---
-
-// Constants of a rule's variables, 0 = free; variable -v is at v.
-typedef struct Binding {
-    int32_t of[ES_HORN_MAX_VARIABLES + 1];
-} Binding;
-
-// The constant that a term of a rule stands for, 0: not known yet.
-static int32_t value_of(const Binding *binding, int32_t term) {
-    return term < 0 ? binding->of[-term] : term;
-}
-
-static int bind_term(Binding *binding, int32_t term, int32_t constant) {
-    if (term > 0) {
-        return term == constant;
-    }
-    int32_t *bound = &binding->of[-term];
-    if (*bound == 0) {
-        *bound = constant;
-    }
-    return *bound == constant;
-}
-
-static int bind_atom(Binding *binding, EsAtom pattern, EsAtom atom) {
-    return bind_term(binding, pattern.a, atom.a) && bind_term(binding, pattern.b, atom.b);
-}
-
-// The open body atom with the most bound arguments: its list is the shortest to walk.
-static int choose_open(const EsKnowledgeGraph *graph, const EsHornRule *rule, unsigned open,
-                       const Binding *binding) {
-    int best = -1, best_bound = -1;
-    for (int k = 0; k < rule->n_body; k++) {
-        int n_bound =
-            (value_of(binding, rule->body[k].a) != 0) + (value_of(binding, rule->body[k].b) != 0);
-        if ((open >> k & 1u) != 0 && n_bound > best_bound &&
-            !es_kg_is_test(graph, rule->body[k].predicate)) {
-            best = k;
-            best_bound = n_bound;
-        }
-    }
-    return best;
-}
-
-// Takes tests whose terms are known off *open. Returns 0 when one of them does not hold.
-static int pass_tests(const EsKnowledgeGraph *graph, const EsHornRule *rule, unsigned *open,
-                      const Binding *binding) {
-    for (int k = 0; k < rule->n_body && graph->has_tests; k++) {
-        EsAtom test = {rule->body[k].predicate, value_of(binding, rule->body[k].a),
-                       value_of(binding, rule->body[k].b)};
-        if ((*open >> k & 1u) == 0 || !es_kg_is_test(graph, test.predicate) || test.a == 0 ||
-            test.b == 0) {
-            continue;
-        }
-        if (!es_kg_test_holds(graph, test)) {
-            return 0;
-        }
-        *open &= ~(1u << k);
-    }
-    return 1;
-}
-
-static EsStatus join_rest(Chase *chase, const EsHornRule *rule, unsigned open,
-                          const Binding *binding) {
-    EsClosure *closure = chase->closure;
-    if (!pass_tests(closure->graph, rule, &open, binding)) {
-        return ES_STATUS_OK;
-    }
-    if (open == 0) {
-        closure->n_joined++;
-        EsAtom head = {rule->head.predicate, value_of(binding, rule->head.a),
-                       value_of(binding, rule->head.b)};
-        return add_atom(chase, head);
-    }
-    int k = choose_open(closure->graph, rule, open, binding);
-    EsAtom pattern = rule->body[k];
-    int32_t a = value_of(binding, pattern.a), b = value_of(binding, pattern.b);
-    // growing moves these arrays, so they are looked up anew each time
-    int32_t i = chase->first[pattern.predicate];
-    if (a != 0) {
-        i = chase->first_a[es_kg_row(closure->graph, pattern.predicate, a)];
-    } else if (b != 0) {
-        i = chase->first_b[es_kg_row(closure->graph, pattern.predicate, b)];
-    }
-    while (i >= 0 && closure->is_complete) {
-        Binding extended = *binding;
-        if (bind_atom(&extended, pattern, closure->atoms[i])) {
-            ES_TRY(join_rest(chase, rule, open & ~(1u << k), &extended));
-        }
-        i = a != 0 ? chase->next_a[i] : (b != 0 ? chase->next_b[i] : chase->next[i]);
-    }
-    return ES_STATUS_OK;
-}
-
-// Add atom i to the lists and join it as every body atom that has its predicate.
-static EsStatus take_atom(Chase *chase, int32_t i) {
-    const EsKnowledgeGraph *graph = chase->closure->graph;
-    EsAtom atom = chase->closure->atoms[i];
-    int32_t *first_a = &chase->first_a[es_kg_row(graph, atom.predicate, atom.a)];
-    int32_t *first_b = &chase->first_b[es_kg_row(graph, atom.predicate, atom.b)];
-    int32_t *first = &chase->first[atom.predicate];
-    chase->next_a[i] = *first_a;
-    chase->next_b[i] = *first_b;
-    chase->next[i] = *first;
-    *first_a = *first_b = *first = i;
-    int32_t end = chase->use_start[atom.predicate + 1];
-    for (int32_t u = chase->use_start[atom.predicate]; u < end; u++) {
-        const EsHornRule *rule = &graph->rules[chase->uses[u].rule];
-        int32_t k = chase->uses[u].k;
-        Binding binding = {{0}};
-        if (bind_atom(&binding, rule->body[k], atom)) {
-            unsigned open = ((1u << rule->n_body) - 1u) & ~(1u << k);
-            ES_TRY(join_rest(chase, rule, open, &binding));
-        }
-    }
-    return ES_STATUS_OK;
-}
-
-// --- set-up ---
-
-static EsStatus list_uses(Chase *chase) {
-    const EsKnowledgeGraph *graph = chase->closure->graph;
-    size_t n_starts = (size_t)graph->n_predicates + 2;
-    ES_TRY(es_allocate(n_starts * sizeof(int32_t), (void **)&chase->use_start));
-    int32_t *start = chase->use_start, n_uses = 0;
+// Relations 0 to P, where 0 is empty.
+static EsStatus make_program(EsClosure *closure) {
+    const EsKnowledgeGraph *graph = closure->graph;
+    size_t n_relations = (size_t)graph->n_predicates + 1, n_body = 0;
     for (int32_t r = 0; r < graph->n_rules; r++) {
-        n_uses += graph->rules[r].n_body;
-        for (int k = 0; k < graph->rules[r].n_body; k++) {
-            start[graph->rules[r].body[k].predicate + 1]++;
+        n_body += (size_t)graph->rules[r].n_body;
+    }
+    ES_TRY(es_allocate(n_relations * sizeof *closure->arities, (void **)&closure->arities));
+    ES_TRY(es_allocate((size_t)graph->n_rules * sizeof *closure->rules, (void **)&closure->rules));
+    ES_TRY(es_allocate(n_body * sizeof *closure->body, (void **)&closure->body));
+    for (size_t p = 0; p < n_relations; p++) {
+        closure->arities[p] = 2;
+    }
+    EsLiteral *body = closure->body;
+    for (int32_t r = 0; r < graph->n_rules; r++) {
+        const EsHornRule *rule = &graph->rules[r];
+        closure->rules[r] = (EsDatalogRule){literal_of(graph, rule->head), body, rule->n_body};
+        for (int k = 0; k < rule->n_body; k++) {
+            *body++ = literal_of(graph, rule->body[k]);
         }
     }
-    ES_TRY(es_allocate((size_t)n_uses * sizeof(Use), (void **)&chase->uses));
-    for (size_t p = 1; p < n_starts; p++) {
-        start[p] += start[p - 1];
-    }
-    // from the back: start[p + 1] runs down to where the uses of p begin
-    for (int32_t r = graph->n_rules; r-- > 0;) {
-        for (int k = graph->rules[r].n_body; k-- > 0;) {
-            chase->uses[--start[graph->rules[r].body[k].predicate + 1]] = (Use){r, k};
-        }
-    }
-    memmove(start, start + 1, (n_starts - 1) * sizeof *start);
-    start[n_starts - 1] = n_uses;
+    closure->program = (EsDatalogProgram){.n_relations = graph->n_predicates + 1,
+                                          .n_constants = graph->n_constants,
+                                          .n_rules = graph->n_rules,
+                                          .arities = closure->arities,
+                                          .rules = closure->rules,
+                                          .values = graph->values,
+                                          .names = graph->predicate_names};
     return ES_STATUS_OK;
 }
 
-static EsStatus create_lists(Chase *chase) {
-    const EsKnowledgeGraph *graph = chase->closure->graph;
-    size_t n_rows = es_kg_row(graph, graph->n_predicates + 1, 0);
-    size_t n_predicates = (size_t)graph->n_predicates + 1;
-    ES_TRY(es_allocate(n_rows * sizeof(int32_t), (void **)&chase->first_a));
-    ES_TRY(es_allocate(n_rows * sizeof(int32_t), (void **)&chase->first_b));
-    ES_TRY(es_allocate(n_predicates * sizeof(int32_t), (void **)&chase->first));
-    // every byte 0xff is -1, the end of a list
-    memset(chase->first_a, 0xff, n_rows * sizeof(int32_t));
-    memset(chase->first_b, 0xff, n_rows * sizeof(int32_t));
-    memset(chase->first, 0xff, n_predicates * sizeof(int32_t));
-    ES_TRY(list_uses(chase));
-    return grow(chase);
+static EsStatus derive(EsClosure *closure, const EsClosureSettings *settings) {
+    const EsKnowledgeGraph *graph = closure->graph;
+    EsDatalogSettings limits = {closure->limit, settings->keeps_provenance};
+    ES_TRY(make_program(closure));
+    ES_TRY(es_datalog_create(&closure->program, &limits, &closure->datalog));
+    for (int32_t i = 0; i < graph->n_facts; i++) {
+        EsAtom fact = graph->facts[i];
+        const int32_t terms[] = {fact.a, fact.b};
+        ES_TRY(es_datalog_add_fact(closure->datalog, fact.predicate, terms));
+    }
+    ES_TRY(es_datalog_run(closure->datalog, settings->pool));
+    closure->is_complete = es_datalog_is_complete(closure->datalog);
+    closure->n_joined = (uint64_t)es_datalog_n_joined(closure->datalog);
+    closure->n_facts = graph->n_facts;
+    for (int32_t p = 1; p <= graph->n_predicates; p++) {
+        closure->count += es_closure_count(closure, p);
+    }
+    return ES_STATUS_OK;
 }
 
-static void destroy_lists(Chase *chase) {
-    es_release(chase->first_a);
-    es_release(chase->first_b);
-    es_release(chase->first);
-    es_release(chase->next_a);
-    es_release(chase->next_b);
-    es_release(chase->next);
-    es_release(chase->uses);
-    es_release(chase->use_start);
+EsStatus es_closure_create_with(const EsKnowledgeGraph *graph, const EsClosureSettings *settings,
+                                EsClosure **closure) {
+    *closure = NULL;
+    EsClosure *made = NULL;
+    ES_TRY(es_allocate(sizeof *made, (void **)&made));
+    made->graph = graph;
+    made->limit = ES_MAX(ES_MAX(settings->limit, graph->n_facts), 1);
+    EsStatus status = derive(made, settings);
+    if (status != ES_STATUS_OK) {
+        es_closure_destroy(made);
+        return status;
+    }
+    *closure = made;
+    return ES_STATUS_OK;
 }
 
 EsStatus es_closure_create(const EsKnowledgeGraph *graph, int32_t limit, EsClosure **closure) {
-    *closure = NULL;
-    Chase chase;
-    memset(&chase, 0, sizeof chase);
-    ES_TRY(es_allocate(sizeof *chase.closure, (void **)&chase.closure));
-    EsClosure *made = chase.closure;
-    made->graph = graph;
-    made->limit = ES_MAX(ES_MAX(limit, graph->n_facts), 1);
-    made->is_complete = 1;
-    EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(create_lists(&chase));
-    for (int32_t i = 0; i < graph->n_facts; i++) {
-        ES_TRY_GOTO(add_atom(&chase, graph->facts[i]));
-    }
-    made->n_facts = made->count;
-    for (int32_t i = 0; i < made->count && made->is_complete; i++) {
-        ES_TRY_GOTO(take_atom(&chase, i));
-    }
-    *closure = made;
-    made = NULL;
-done:
-    destroy_lists(&chase);
-    es_closure_destroy(made);
-    return status;
+    const EsClosureSettings settings = {.limit = limit};
+    return es_closure_create_with(graph, &settings, closure);
 }
 
 void es_closure_destroy(EsClosure *closure) {
     if (closure != NULL) {
-        es_release(closure->atoms);
-        es_release(closure->keys);
+        es_datalog_destroy(closure->datalog);
+        es_release(closure->arities);
+        es_release(closure->rules);
+        es_release(closure->body);
         es_release(closure);
     }
+}
+
+int es_closure_has(const EsClosure *closure, EsAtom atom) {
+    const int32_t terms[] = {atom.a, atom.b};
+    return es_datalog_has(closure->datalog, atom.predicate, terms);
+}
+
+int32_t es_closure_count(const EsClosure *closure, int32_t predicate) {
+    return es_datalog_count(closure->datalog, predicate);
+}
+
+int32_t es_closure_count_facts(const EsClosure *closure, int32_t predicate) {
+    return es_datalog_count_facts(closure->datalog, predicate);
+}
+
+EsAtom es_closure_atom(const EsClosure *closure, int32_t predicate, int32_t i) {
+    const int32_t *terms = es_datalog_tuple(closure->datalog, predicate, i);
+    return (EsAtom){predicate, terms[0], terms[1]};
 }
 
 int32_t es_closure_count_queries(const EsClosure *closure, EsKgSplit split) {

@@ -1,5 +1,4 @@
-// Everything the rules of a knowledge graph derive from its facts: the closure, by semi-naive
-// forward chaining.
+// Everything the rules of a knowledge graph derive from its facts: the closure, by datalog.h.
 //
 // A query that is no fact can be proved at some depth if and only if it is in the closure, for any
 // order of search; a query that is a fact is in it trivially. The closure may be far larger than
@@ -12,34 +11,51 @@
 #ifndef ES_PROOF_CLOSURE_H
 #define ES_PROOF_CLOSURE_H
 
+#include "base/thread_pool.h"
 #include "proof/graph/knowledge_graph.h"
+#include "proof/search/datalog.h"
 
 ES_EXTERN_C_BEGIN
 
-// atoms, of about 60 bytes each while it is made
+// atoms, of 13 to 19 bytes each, less where most atoms that could be are in it; and, where rules
+// join derived atoms, 4 more for every index asked for
 #define ES_CLOSURE_DEFAULT_LIMIT 5000000
 #define ES_CLOSURE_MAX_LIMIT     200000000
 
+typedef struct EsClosureSettings {
+    int32_t limit;        // atoms, facts included; at least as many as there are facts
+    int keeps_provenance; // the first derivation of each atom: 12 bytes more where a rule has two
+                          // body atoms, and up to 8 for the set
+    EsThreadPool *pool;   // NULL: this thread alone; the same closure in any case
+} EsClosureSettings;
+
 typedef struct EsClosure {
     const EsKnowledgeGraph *graph; // borrowed
-    EsAtom *atoms;                 // the facts in their order, then derived atoms; owned
     int32_t count, n_facts;
     int32_t limit;
-    int is_complete; // 0: the limit was hit
-    // filled by es_closure_create, read by es_closure_has
-    uint64_t *keys;    // hash set of the atoms, 0 = free; owned                         (n_slots)
-    uint64_t n_slots;  // a power of two
-    int32_t capacity;  // of atoms
-    uint64_t n_joined; // times a rule's body was satisfied, whether or not it gave something new
+    int is_complete;    // 0: the limit was hit
+    uint64_t n_joined;  // times a rule's body was satisfied, whether or not it gave something new
+    EsDatalog *datalog; // relations are numbered as predicates; owned
+    // the program; owned
+    EsDatalogProgram program;
+    EsDatalogRule *rules; // as those of the graph
+    EsLiteral *body;      // of all rules
+    int32_t *arities;
 } EsClosure;
 
-// Derive until nothing new comes or `limit` atoms are there, facts included (at least as many as
-// there are facts). The graph must outlive the closure.
+// Derive until nothing new comes or the limit is hit. The graph must outlive the closure.
 EsStatus es_closure_create(const EsKnowledgeGraph *graph, int32_t limit, EsClosure **closure);
+EsStatus es_closure_create_with(const EsKnowledgeGraph *graph, const EsClosureSettings *settings,
+                                EsClosure **closure);
 void es_closure_destroy(EsClosure *closure);
 
 // Exact. The atom is ground and in the graph's numbers.
 int es_closure_has(const EsClosure *closure, EsAtom atom);
+
+// Atoms of a predicate: the facts in their order, then those derived, in the order of derivation.
+int32_t es_closure_count(const EsClosure *closure, int32_t predicate);
+int32_t es_closure_count_facts(const EsClosure *closure, int32_t predicate);
+EsAtom es_closure_atom(const EsClosure *closure, int32_t predicate, int32_t i);
 
 // Counts the queries of a split that are in it.
 int32_t es_closure_count_queries(const EsClosure *closure, EsKgSplit split);

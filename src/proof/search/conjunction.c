@@ -190,9 +190,10 @@ static int compare_by_b(const void *left, const void *right) {
     return es_atom_compare(&x_turned, &y_turned);
 }
 
-static int is_asked(const EsConjunction *question, int32_t predicate) {
-    for (int k = 0; k < question->n_goals; k++) {
-        if (question->goals[k].predicate == predicate) {
+// Each predicate of the goals once.
+static int is_asked_before(const EsConjunction *question, int goal) {
+    for (int k = 0; k < goal; k++) {
+        if (question->goals[k].predicate == question->goals[goal].predicate) {
             return 1;
         }
     }
@@ -200,11 +201,14 @@ static int is_asked(const EsConjunction *question, int32_t predicate) {
 }
 
 static EsStatus index_closure(Join *join, const EsClosure *closure) {
+    const EsConjunction *question = join->question;
     size_t bytes = (size_t)ES_MAX(closure->count, 1) * sizeof(EsAtom);
     ES_TRY(es_allocate(bytes, (void **)&join->by_a));
-    for (int32_t i = 0; i < closure->count; i++) {
-        if (is_asked(join->question, closure->atoms[i].predicate)) {
-            join->by_a[join->n_atoms++] = closure->atoms[i];
+    for (int k = 0; k < question->n_goals; k++) {
+        int32_t predicate = question->goals[k].predicate;
+        int32_t count = is_asked_before(question, k) ? 0 : es_closure_count(closure, predicate);
+        for (int32_t i = 0; i < count; i++) {
+            join->by_a[join->n_atoms++] = es_closure_atom(closure, predicate, i);
         }
     }
     size_t count = (size_t)join->n_atoms;

@@ -1,3 +1,4 @@
+#include "base/memory.h"
 #include "base/random_rules.h"
 #include "proof/knowledge_case.h"
 
@@ -155,4 +156,75 @@ TEST(lookups_agree_with_a_table) {
     for (uint32_t round = 0; round < 12; round++) {
         check_lookups(round);
     }
+}
+
+// --- many predicates on many constants ---
+
+#define MANY_CONSTANTS  60000
+#define MANY_PREDICATES 300
+#define MANY_FACTS      40000
+
+// Predicate 1 has most of the facts, so that it has rows; the others have slots.
+static EsAtom draw_fact(uint32_t i) {
+    EsRandom4 r = es_random_draw(7, 0, ES_PURPOSE_EVALUATION, i, 0);
+    int32_t p = i % 2 == 0 ? 1 : 2 + (int32_t)es_random_below(r.word[0], MANY_PREDICATES - 1);
+    return (EsAtom){p, 1 + (int32_t)es_random_below(r.word[1], MANY_CONSTANTS),
+                    1 + (int32_t)es_random_below(r.word[2], i % 3 == 0 ? 10 : MANY_CONSTANTS)};
+}
+
+static EsKnowledgeGraph *build_many(void) {
+    EsKgBuilder *builder;
+    EsKnowledgeGraph *graph;
+    int32_t number;
+    char name[16];
+    REQUIRE_OK(es_kg_builder_create(&builder));
+    for (int i = 1; i <= MANY_CONSTANTS; i++) {
+        int bytes = snprintf(name, sizeof name, "%06d", i);
+        REQUIRE_OK(es_kg_builder_intern(builder, ES_KG_CONSTANT, name, (size_t)bytes, &number));
+        if (i <= MANY_PREDICATES) {
+            REQUIRE_OK(
+                es_kg_builder_intern(builder, ES_KG_PREDICATE, name, (size_t)bytes, &number));
+        }
+    }
+    for (uint32_t i = 0; i < MANY_FACTS; i++) {
+        REQUIRE_OK(es_kg_builder_add_fact(builder, draw_fact(i)));
+    }
+    REQUIRE_OK(es_kg_builder_finish(builder, &graph));
+    es_kg_builder_destroy(builder);
+    return graph;
+}
+
+TEST(an_index_of_few_facts_is_small_and_exact) {
+    size_t before = es_allocation_held();
+    EsKnowledgeGraph *graph = build_many();
+    // a row per predicate and constant would take 144 MB
+    EXPECT(es_allocation_held() - before < 8u << 20);
+    EXPECT(graph->by_a.rows[1].mask == -1 && graph->by_a.rows[2].mask >= 0);
+    int64_t n_found_a = 0, n_found_b = 0;
+    for (uint32_t i = 0; i < MANY_FACTS; i++) {
+        EXPECT(es_kg_has_fact(graph, draw_fact(i)));
+    }
+    for (int32_t p = 1; p <= MANY_PREDICATES; p++) {
+        for (int32_t x = 1; x <= MANY_CONSTANTS; x += p == 1 || p > 295 ? 1 : 7) {
+            EsAtomSpan with_a = es_kg_facts_with_a(graph, p, x);
+            EsAtomSpan with_b = es_kg_facts_with_b(graph, p, x);
+            for (int32_t i = 0; i < with_a.count; i++) {
+                EXPECT(with_a.atoms[i].predicate == p && with_a.atoms[i].a == x);
+                EXPECT(i == 0 || with_a.atoms[i - 1].b < with_a.atoms[i].b);
+            }
+            for (int32_t i = 0; i < with_b.count; i++) {
+                EXPECT(with_b.atoms[i].predicate == p && with_b.atoms[i].b == x);
+                EXPECT(i == 0 || with_b.atoms[i - 1].a < with_b.atoms[i].a);
+            }
+            n_found_a += p == 1 || p > 295 ? with_a.count : 0;
+            n_found_b += p == 1 || p > 295 ? with_b.count : 0;
+        }
+    }
+    int64_t n_facts = es_kg_facts_of(graph, 1).count;
+    for (int32_t p = 296; p <= MANY_PREDICATES; p++) {
+        n_facts += es_kg_facts_of(graph, p).count;
+    }
+    EXPECT_EQ(n_found_a, n_facts);
+    EXPECT_EQ(n_found_b, n_facts);
+    es_kg_destroy(graph);
 }
