@@ -5,7 +5,7 @@
 #include "cli/frame.h"
 #include "prove/prove_action.h"
 
-// What an answer says of one goal.
+// The proof of one goal of an answer.
 typedef struct GoalProof {
     EsAtom atom;
     int is_fact;

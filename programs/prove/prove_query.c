@@ -54,6 +54,10 @@ static int n_children(const EsProofTree *tree, int32_t i) {
     return rule < 0 ? 0 : tree->graph->rules[rule].n_body;
 }
 
+static int is_negation(const EsProofTree *tree, int32_t i) {
+    return tree->graph->test_of[tree->nodes[i].atom.predicate] == ES_KG_NEGATION;
+}
+
 static void measure(Drawing *drawing, int32_t i, int level) {
     es_kg_format_atom(drawing->tree->graph, drawing->tree->nodes[i].atom, drawing->text,
                       sizeof drawing->text);
@@ -79,7 +83,7 @@ static void draw(Drawing *drawing, int32_t i, int level) {
         return;
     }
     if (node->rule == ES_PROOF_NODE_TEST) {
-        fprintf(drawing->stream, "comparison\n");
+        fprintf(drawing->stream, "%s\n", is_negation(tree, i) ? "does not follow" : "comparison");
         return;
     }
     es_horn_rule_format(tree->graph, &tree->graph->rules[node->rule], drawing->text,
@@ -129,7 +133,8 @@ static json_t *node_json(const EsProofTree *tree, int32_t i, char *text) {
         return json_pack("{s:o, s:b}", "atom", atom, "fact", 1);
     }
     if (node->rule == ES_PROOF_NODE_TEST) {
-        return json_pack("{s:o, s:b}", "atom", atom, "comparison", 1);
+        return json_pack("{s:o, s:b}", "atom", atom,
+                         is_negation(tree, i) ? "negation" : "comparison", 1);
     }
     const EsHornRule *rule = &tree->graph->rules[node->rule];
     es_horn_rule_format(tree->graph, rule, text, TEXT_BYTES);
@@ -388,7 +393,10 @@ static EsStatus run_query(Query *query) {
     EsKnowledgeGraph *graph = NULL;
     ES_TRY(es_prove_source_load(query->source, &graph));
     query->graph = graph;
-    EsStatus status = ask(query);
+    EsStatus status = es_closure_decide(graph, ES_MAX(query->settings.closure_limit, 1));
+    if (status == ES_STATUS_OK) {
+        status = ask(query);
+    }
     es_kg_destroy(graph);
     return status;
 }

@@ -201,6 +201,10 @@ EsStatus es_proof_env_create(const EsKnowledgeGraph *graph, const EsProofEnvSett
                              EsThreadPool *pool, EsProofEnv **env) {
     *env = NULL;
     ES_TRY(check_settings(settings));
+    if (graph->has_negation) {
+        return ES_FAIL(INPUT, "rules with negation are for the closure and for questions; training "
+                              "sees atoms and comparisons alone");
+    }
     EsProofEnv *made = NULL;
     ES_TRY(es_allocate(sizeof *made, (void **)&made));
     made->graph = graph;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "proof/graph/knowledge_text.h"
 
 #define FIRST_CAPACITY 64
 // An index has a row per constant for a predicate with at least one fact per so many rows, and for
@@ -185,6 +186,16 @@ EsStatus es_kg_builder_intern_test(EsKgBuilder *builder, EsKgTest test, int32_t 
     const char *name = es_kg_test_names[test];
     builder->uses_test[test] = 1;
     return es_kg_builder_intern(builder, ES_KG_PREDICATE, name, strlen(name), number);
+}
+
+EsStatus es_kg_builder_intern_negation(EsKgBuilder *builder, const char *text, size_t bytes,
+                                       int32_t *number) {
+    char name[4 + ES_KG_MAX_NAME_BYTES] = "not ";
+    ES_ASSERT(bytes <= ES_KG_MAX_NAME_BYTES);
+    builder->uses_test[ES_KG_NEGATION] = 1;
+    ES_TRY(es_kg_builder_intern(builder, ES_KG_PREDICATE, text, bytes, number));
+    memcpy(name + 4, text, bytes);
+    return es_kg_builder_intern(builder, ES_KG_PREDICATE, name, bytes + 4, number);
 }
 
 EsStatus es_kg_builder_note_variable(EsKgBuilder *builder, const char *text, size_t bytes,
@@ -495,7 +506,7 @@ static EsStatus group_rules(const List *rules, EsKnowledgeGraph *graph) {
 
 static EsStatus check_no_test(const EsKnowledgeGraph *graph, int32_t predicate, const char *what) {
     return es_kg_is_test(graph, predicate)
-               ? ES_FAIL(INPUT, "%s has the predicate \"%s\", which compares two terms in a rule",
+               ? ES_FAIL(INPUT, "%s has the predicate \"%s\", which compares or negates in a rule",
                          what, graph->predicate_names[predicate])
                : ES_STATUS_OK;
 }
@@ -528,9 +539,19 @@ static EsStatus prepare_tests(const EsKgBuilder *builder, EsKnowledgeGraph *grap
     size_t n_predicates = (size_t)graph->n_predicates + 8;
     ES_TRY(es_allocate(n_predicates, (void **)&graph->test_of));
     ES_TRY(es_allocate((n_constants + 1) * sizeof *graph->values, (void **)&graph->values));
-    for (int test = 0; test < ES_KG_N_TESTS; test++) {
+    for (int test = 0; test < ES_KG_NEGATION; test++) {
         if (builder->uses_test[test]) {
             graph->test_of[es_kg_predicate(graph, es_kg_test_names[test])] = (unsigned char)test;
+        }
+    }
+    graph->has_negation = builder->uses_test[ES_KG_NEGATION];
+    graph->n_decided = graph->has_negation ? -1 : 0;
+    ES_TRY(es_allocate(n_predicates * sizeof(int32_t), (void **)&graph->negated));
+    for (int32_t p = 1; p <= graph->n_predicates && graph->has_negation; p++) {
+        const char *name = graph->predicate_names[p];
+        if (strncmp(name, "not ", 4) == 0) {
+            graph->test_of[p] = ES_KG_NEGATION;
+            graph->negated[p] = es_kg_predicate(graph, name + 4);
         }
     }
     graph->values[0] = ES_KG_NO_INTEGER;

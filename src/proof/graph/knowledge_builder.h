@@ -39,6 +39,10 @@ EsStatus es_kg_builder_intern(EsKgBuilder *builder, EsKgNameKind kind, const cha
 // The provisional number of a predicate that compares, for bodies of rules.
 EsStatus es_kg_builder_intern_test(EsKgBuilder *builder, EsKgTest test, int32_t *number);
 
+// The provisional number of the predicate that negates another, for bodies of rules.
+EsStatus es_kg_builder_intern_negation(EsKgBuilder *builder, const char *text, size_t bytes,
+                                       int32_t *number);
+
 // Atoms in provisional numbers. Repeated facts are kept once.
 EsStatus es_kg_builder_add_fact(EsKgBuilder *builder, EsAtom atom);
 EsStatus es_kg_builder_add_query(EsKgBuilder *builder, EsKgSplit split, EsAtom atom);

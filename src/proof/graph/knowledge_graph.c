@@ -25,6 +25,8 @@ void es_kg_destroy(EsKnowledgeGraph *graph) {
     es_release(graph->rule_start);
     es_release(graph->test_of);
     es_release(graph->values);
+    es_release(graph->negated);
+    es_release(graph->decided);
     for (int split = 0; split < ES_KG_N_SPLITS; split++) {
         es_release(graph->splits[split].atoms);
         es_release(graph->splits[split].depths);
@@ -78,16 +80,16 @@ int64_t es_kg_integer(const char *name) {
 
 // --- names as text ---
 
-const char *const es_kg_test_names[ES_KG_N_TESTS] = {"", "!=", "<", "<=", ">", ">="};
+const char *const es_kg_test_names[ES_KG_N_TESTS] = {"", "!=", "<", "<=", ">", ">=", "not"};
 
 int es_kg_is_test_name(const char *text, size_t bytes) {
-    for (int test = ES_KG_NOT_EQUAL; test < ES_KG_N_TESTS; test++) {
+    for (int test = ES_KG_NOT_EQUAL; test < ES_KG_NEGATION; test++) {
         if (strlen(es_kg_test_names[test]) == bytes &&
             memcmp(es_kg_test_names[test], text, bytes) == 0) {
             return 1;
         }
     }
-    return 0;
+    return bytes >= 4 && memcmp(text, "not ", 4) == 0;
 }
 
 int es_kg_looks_variable(const char *text, size_t bytes) {
@@ -157,6 +159,10 @@ int es_kg_format_name(const char *name, char *text, size_t bytes) {
     return end_text(&out);
 }
 
+static int is_negation(const EsKnowledgeGraph *graph, int32_t predicate) {
+    return es_kg_is_test(graph, predicate) && graph->test_of[predicate] == ES_KG_NEGATION;
+}
+
 static void add_argument(Text *text, const EsKnowledgeGraph *graph, int32_t term) {
     char variable[16];
     snprintf(variable, sizeof variable, "V%d", -term);
@@ -169,7 +175,12 @@ int es_kg_format_atom(const EsKnowledgeGraph *graph, EsAtom atom, char *text, si
     ES_ASSERT(atom.a <= graph->n_constants && atom.b <= graph->n_constants);
     Text out = {text, bytes, 0};
     const char *predicate = graph->predicate_names[atom.predicate];
-    int is_test = es_kg_is_test(graph, atom.predicate);
+    int is_negated = is_negation(graph, atom.predicate);
+    int is_test = es_kg_is_test(graph, atom.predicate) && !is_negated;
+    if (is_negated) {
+        add_text(&out, "not ");
+        predicate = graph->predicate_names[graph->negated[atom.predicate]];
+    }
     if (is_test) {
         add_argument(&out, graph, atom.a);
         add_text(&out, " ");
@@ -234,7 +245,10 @@ static void add_term(Text *text, const EsKnowledgeGraph *graph, int32_t term) {
 
 static void add_rule_atom(Text *text, const EsKnowledgeGraph *graph, EsAtom atom) {
     const char *predicate = graph->predicate_names[atom.predicate];
-    if (es_kg_is_test(graph, atom.predicate)) {
+    if (is_negation(graph, atom.predicate)) {
+        add_text(text, "not ");
+        predicate = graph->predicate_names[graph->negated[atom.predicate]];
+    } else if (es_kg_is_test(graph, atom.predicate)) {
         add_term(text, graph, atom.a);
         add_text(text, " ");
         add_text(text, predicate);

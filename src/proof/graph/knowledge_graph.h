@@ -68,13 +68,17 @@ typedef enum EsKgTest {
     ES_KG_LESS_EQUAL,
     ES_KG_GREATER,
     ES_KG_GREATER_EQUAL,
+    // the predicate "not q" holds of terms that q does not follow of; decided beforehand, by the
+    // closure (es_closure_decide)
+    ES_KG_NEGATION,
     ES_KG_N_TESTS
 } EsKgTest;
 
-// "", "!=", "<", "<=", ">", ">="
+// "", "!=", "<", "<=", ">", ">=", "not"
 extern const char *const es_kg_test_names[ES_KG_N_TESTS];
 
-// Returns whether a name is one of these, which no predicate with facts or rules can have.
+// Returns whether a name is one of these or begins with "not ", which no predicate with facts or
+// rules can have.
 int es_kg_is_test_name(const char *text, size_t bytes);
 
 // the value of a constant that is no integer
@@ -155,6 +159,10 @@ typedef struct EsKnowledgeGraph {
 
     int has_tests;          // some rule compares terms
     unsigned char *test_of; // EsKgTest of each predicate; NULL without tests              (P + 1)
+    int32_t *negated;       // q of each predicate "not q", else 0; NULL without tests     (P + 1)
+    int has_negation;       // some rule does
+    EsAtom *decided;        // atoms that follow of predicates that are negated, sorted; owned
+    int32_t n_decided;      // -1: not decided yet
     int64_t *values;        // of constants, ES_KG_NO_INTEGER: none; NULL without tests    (C + 1)
 
     int32_t n_skipped; // clauses of its file that were passed over: more may follow than is known
@@ -278,7 +286,7 @@ static inline ES_HOST_DEVICE int es_kg_has_fact(const EsKnowledgeGraph *graph, E
     return low < span.count && span.atoms[low].b == atom.b;
 }
 
-// Returns whether a predicate compares.
+// Returns whether a predicate compares or negates.
 static inline ES_HOST_DEVICE int es_kg_is_test(const EsKnowledgeGraph *graph, int32_t predicate) {
     return graph->has_tests && graph->test_of[predicate] != ES_KG_NO_TEST;
 }
@@ -300,9 +308,32 @@ static inline ES_HOST_DEVICE int es_kg_compare(int test, int64_t a, int64_t b) {
     }
 }
 
-// Returns whether a comparison of two constants holds.
+// Returns whether a ground atom of a negated predicate follows; it must have been decided.
+static inline ES_HOST_DEVICE int es_kg_was_decided(const EsKnowledgeGraph *graph, int32_t predicate,
+                                                   int32_t a, int32_t b) {
+    int32_t low = 0, high = graph->n_decided;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        const EsAtom *atom = &graph->decided[middle];
+        int is_before = atom->predicate != predicate ? atom->predicate < predicate
+                        : atom->a != a               ? atom->a < a
+                                                     : atom->b < b;
+        if (is_before) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < graph->n_decided && graph->decided[low].predicate == predicate &&
+           graph->decided[low].a == a && graph->decided[low].b == b;
+}
+
+// Returns whether a comparison of two constants, or a negation, holds.
 static inline ES_HOST_DEVICE int es_kg_test_holds(const EsKnowledgeGraph *graph, EsAtom atom) {
     int test = graph->test_of[atom.predicate];
+    if (test == ES_KG_NEGATION) {
+        return !es_kg_was_decided(graph, graph->negated[atom.predicate], atom.a, atom.b);
+    }
     return test == ES_KG_NOT_EQUAL
                ? atom.a != atom.b
                : es_kg_compare(test, graph->values[atom.a], graph->values[atom.b]);

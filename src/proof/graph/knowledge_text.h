@@ -22,10 +22,11 @@ EsStatus es_kg_text_read_triples(EsKgBuilder *builder, EsKgSplit split, const ch
                                  const char *text, size_t bytes, int32_t *n_read);
 
 // "NAME:CONFIDENCE:b1(x,y), y != z, b2(y,paris) -> head(x,z)"; one to ES_HORN_MAX_BODY atoms and
-// comparisons (!= < <= > >=) before the arrow. An argument in quotes is a constant; a letter with
-// nothing but digits behind it, or what begins with a capital letter, _ or ?, is a variable of its
-// line (a plain _ is a new one each time); anything else is a constant. The variables of the head
-// and of comparisons occur in an atom of the body. Name and confidence (a number) are not kept.
+// comparisons (!= < <= > >=) before the arrow, and negations not p(x,y). An argument in quotes is a
+// constant; a letter with nothing but digits behind it, or what begins with a capital letter, _ or
+// ?, is a variable of its line (a plain _ is a new one each time); anything else is a constant. The
+// variables of the head and of comparisons occur in an atom of the body. Name and confidence (a
+// number) are not kept.
 EsStatus es_kg_text_read_rules(EsKgBuilder *builder, const char *name, const char *text,
                                size_t bytes, int32_t *n_read);
 

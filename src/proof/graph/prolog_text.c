@@ -282,6 +282,9 @@ static EsStatus take_literal(Reader *reader, const char **at, const char *end, L
     size_t bytes;
     literal->test = ES_KG_NO_TEST;
     literal->is_integer_check = 0;
+    ES_TRY(skip_blanks(reader, at, end));
+    int is_negated = end - *at > 2 && (*at)[0] == '\\' && (*at)[1] == '+';
+    *at += is_negated ? 2 : 0;
     ES_TRY(take_term(reader, at, end, &literal->predicate, is_read));
     if (!*is_read) {
         *is_read = refuse(reader, literal->predicate.begin, "neither an atom nor a comparison");
@@ -290,7 +293,16 @@ static EsStatus take_literal(Reader *reader, const char **at, const char *end, L
     ES_TRY(skip_blanks(reader, at, end));
     if (*at < end && **at == '(' && !literal->predicate.is_variable) {
         (*at)++;
-        return take_arguments(reader, at, end, literal, is_read);
+        ES_TRY(take_arguments(reader, at, end, literal, is_read));
+        if (is_negated && (literal->test != ES_KG_NO_TEST || literal->is_integer_check)) {
+            *is_read = refuse(reader, literal->predicate.begin, "a negation of a comparison");
+        }
+        literal->test = is_negated ? ES_KG_NEGATION : literal->test;
+        return ES_STATUS_OK;
+    }
+    if (is_negated) {
+        *is_read = refuse(reader, literal->predicate.begin, "a negation of what is no atom");
+        return ES_STATUS_OK;
     }
     literal->test = test_at(*at, end, &bytes);
     if (literal->test == ES_KG_NO_TEST) {
@@ -341,14 +353,15 @@ static EsStatus check_names(Reader *reader, const Clause *clause) {
     for (int k = 0; k < clause->n_literals; k++) {
         const Literal *literal = &clause->literals[k];
         const Term *const terms[] = {&literal->predicate, &literal->a, &literal->b};
-        if (literal->test == ES_KG_NO_TEST &&
+        int has_predicate = literal->test == ES_KG_NO_TEST || literal->test == ES_KG_NEGATION;
+        if (has_predicate &&
             es_kg_is_test_name(literal->predicate.text,
                                ES_MIN(literal->predicate.bytes, sizeof literal->predicate.text))) {
             return FAIL_AT(reader, literal->predicate.begin, "%s",
-                           "a predicate with the name of a comparison");
+                           "a predicate with the name of a comparison or negation");
         }
         size_t n_terms = literal->is_integer_check ? 2 : 3;
-        for (size_t i = literal->test != ES_KG_NO_TEST ? 1 : 0; i < n_terms; i++) {
+        for (size_t i = has_predicate ? 0 : 1; i < n_terms; i++) {
             if (terms[i]->bytes > ES_KG_MAX_NAME_BYTES) {
                 return FAIL_AT(reader, terms[i]->begin,
                                "a name of %zu bytes, at most %d are allowed", terms[i]->bytes,
@@ -359,15 +372,18 @@ static EsStatus check_names(Reader *reader, const Clause *clause) {
     return ES_STATUS_OK;
 }
 
-static EsStatus intern(EsKgBuilder *builder, EsKgNameKind kind, const Term *term, int32_t *number) {
-    const char *text = term->text;
-    size_t bytes = term->bytes;
-    // a name of nothing but underscores stays as it is
-    while (kind == ES_KG_PREDICATE && bytes > 1 && *text == '_') {
-        text++;
-        bytes--;
+// Underscores before a predicate, which are taken off; a name of nothing but these keeps one.
+static size_t count_underscores(const Term *predicate) {
+    size_t n = 0;
+    while (n + 1 < predicate->bytes && predicate->text[n] == '_') {
+        n++;
     }
-    return es_kg_builder_intern(builder, kind, text, bytes, number);
+    return n;
+}
+
+static EsStatus intern(EsKgBuilder *builder, EsKgNameKind kind, const Term *term, int32_t *number) {
+    size_t n = kind == ES_KG_PREDICATE ? count_underscores(term) : 0;
+    return es_kg_builder_intern(builder, kind, term->text + n, term->bytes - n, number);
 }
 
 static EsStatus add_fact(EsKgBuilder *builder, Reader *reader, const Clause *clause,
@@ -376,7 +392,7 @@ static EsStatus add_fact(EsKgBuilder *builder, Reader *reader, const Clause *cla
     EsAtom atom;
     *is_added = literal->test == ES_KG_NO_TEST && !literal->is_integer_check;
     if (!*is_added) {
-        refuse(reader, literal->predicate.begin, "a comparison outside of a body");
+        refuse(reader, literal->predicate.begin, "a comparison or negation outside of a body");
         return ES_STATUS_OK;
     }
     *is_added = !literal->a.is_variable && !literal->b.is_variable;
@@ -422,7 +438,7 @@ static int32_t number_variable(Variables *variables, const Term *term) {
 static int is_compared(const Clause *clause, const Term *term) {
     for (int k = 1; k < clause->n_literals; k++) {
         const Literal *literal = &clause->literals[k];
-        if (literal->test > ES_KG_NOT_EQUAL &&
+        if (literal->test > ES_KG_NOT_EQUAL && literal->test < ES_KG_NEGATION &&
             (is_same_name(&literal->a, term) || is_same_name(&literal->b, term))) {
             return 1;
         }
@@ -447,7 +463,7 @@ static int check_rule(Reader *reader, const Clause *clause) {
     const Literal *head = &clause->literals[0];
     int n_atoms = 0;
     if (head->test != ES_KG_NO_TEST || head->is_integer_check) {
-        return refuse(reader, head->predicate.begin, "a head that is a comparison");
+        return refuse(reader, head->predicate.begin, "a head that is a comparison or negation");
     }
     for (int k = 0; k < clause->n_literals; k++) {
         const Literal *literal = &clause->literals[k];
@@ -461,12 +477,14 @@ static int check_rule(Reader *reader, const Clause *clause) {
         n_atoms += k > 0 && literal->test == ES_KG_NO_TEST;
         if ((k == 0 || literal->test != ES_KG_NO_TEST) &&
             (!is_bound(clause, &literal->a) || !is_bound(clause, &literal->b))) {
-            return refuse(reader, literal->a.begin,
-                          k == 0 ? "a variable of the head that is in no atom of the body"
-                                 : "a compared variable that is in no atom of the body");
+            return refuse(
+                reader, literal->a.begin,
+                k == 0 ? "a variable of the head that is in no atom of the body"
+                       : "a compared or negated variable that is in no other atom of the body");
         }
     }
-    return n_atoms > 0 || refuse(reader, head->predicate.begin, "a body of comparisons alone");
+    return n_atoms > 0 || refuse(reader, head->predicate.begin,
+                                 "a body without atoms but comparisons and negations");
 }
 
 static EsStatus number_term(EsKgBuilder *builder, Reader *reader, Variables *variables,
@@ -482,6 +500,14 @@ static EsStatus number_term(EsKgBuilder *builder, Reader *reader, Variables *var
 
 static EsStatus number_literal(EsKgBuilder *builder, Reader *reader, Variables *variables,
                                const Literal *literal, EsAtom *atom) {
+    if (literal->test == ES_KG_NEGATION) {
+        Term predicate = literal->predicate;
+        size_t n_underscores = count_underscores(&predicate);
+        ES_TRY(es_kg_builder_intern_negation(builder, predicate.text + n_underscores,
+                                             predicate.bytes - n_underscores, &atom->predicate));
+        ES_TRY(number_term(builder, reader, variables, &literal->a, &atom->a));
+        return number_term(builder, reader, variables, &literal->b, &atom->b);
+    }
     ES_TRY(literal->test != ES_KG_NO_TEST
                ? es_kg_builder_intern_test(builder, literal->test, &atom->predicate)
                : intern(builder, ES_KG_PREDICATE, &literal->predicate, &atom->predicate));
@@ -639,10 +665,15 @@ static EsStatus write_atom(EsFileWriter *writer, const EsKnowledgeGraph *graph, 
 
 // Prolog has an error where names are compared in order; here that is no proof.
 static EsStatus write_test(EsFileWriter *writer, const EsKnowledgeGraph *graph, EsAtom atom) {
-    static const char *const operators[ES_KG_N_TESTS] = {"", "\\==", "<", "=<", ">", ">="};
+    static const char *const operators[ES_KG_N_TESTS] = {"", "\\==", "<", "=<", ">", ">=", ""};
     char line[4 * sizeof(Quoted) + 64];
     Quoted a, b;
     int test = graph->test_of[atom.predicate];
+    if (test == ES_KG_NEGATION) {
+        EsAtom negated = {graph->negated[atom.predicate], atom.a, atom.b};
+        ES_TRY(append(writer, ", \\+ ", 5));
+        return write_atom(writer, graph, negated, "");
+    }
     write_term(graph, atom.a, a);
     write_term(graph, atom.b, b);
     int length = test == ES_KG_NOT_EQUAL

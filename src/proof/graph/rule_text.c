@@ -55,7 +55,7 @@ static int starts_with_arrow(EsPiece piece) { return starts_with(piece, "->"); }
 // The comparison that stands at the front, the longest that fits.
 static EsKgTest test_at(EsPiece piece) {
     EsKgTest found = ES_KG_NO_TEST;
-    for (int test = ES_KG_NOT_EQUAL; test < ES_KG_N_TESTS; test++) {
+    for (int test = ES_KG_NOT_EQUAL; test < ES_KG_NEGATION; test++) {
         if (starts_with(piece, es_kg_test_names[test]) &&
             strlen(es_kg_test_names[test]) > strlen(es_kg_test_names[found])) {
             found = (EsKgTest)test;
@@ -113,11 +113,29 @@ static EsStatus take_comparison(const EsTextLines *lines, EsPiece *rest, EsLiter
     return take_operand(lines, rest, &literal->atom.b);
 }
 
+// Take "not" or \+ off the front of an atom; 0 is returned where neither stands.
+static int take_negation(EsPiece *rest) {
+    int is_word = starts_with(*rest, "not") && rest->bytes > 3 && is_any_of(rest->text[3], " \t");
+    if (!is_word && !starts_with(*rest, "\\+")) {
+        return 0;
+    }
+    EsPiece atom = es_piece_skip_blanks(cut_front(*rest, is_word ? 3 : 2));
+    if (atom.bytes == 0 || test_at(atom) != ES_KG_NO_TEST || !is_atom_at(atom)) {
+        return 0;
+    }
+    *rest = atom;
+    return 1;
+}
+
 EsStatus es_text_take_literal(const EsTextLines *lines, EsPiece *rest, EsLiteralText *literal) {
     *rest = es_piece_skip_blanks(*rest);
     literal->test = ES_KG_NO_TEST;
     if (rest->bytes > 0 && is_any_of(rest->text[0], ",()")) {
         return ES_LINE_FAIL(lines, rest->text, "'%c' where an atom is expected", rest->text[0]);
+    }
+    if (rest->bytes > 0 && take_negation(rest)) {
+        literal->test = ES_KG_NEGATION;
+        return es_text_take_atom(lines, rest, &literal->atom);
     }
     return rest->bytes == 0 || is_atom_at(*rest) ? es_text_take_atom(lines, rest, &literal->atom)
                                                  : take_comparison(lines, rest, literal);
@@ -219,6 +237,13 @@ static EsStatus number_term(Numbering *numbering, EsNameText name, int32_t *term
 
 static EsStatus number_literal(Numbering *numbering, const EsAtomText *spelt, EsKgTest test,
                                EsAtom *atom) {
+    char text[ES_KG_MAX_NAME_BYTES];
+    if (test == ES_KG_NEGATION) {
+        size_t bytes = es_name_text_copy(spelt->predicate, text, sizeof text);
+        ES_TRY(es_kg_builder_intern_negation(numbering->builder, text, bytes, &atom->predicate));
+        ES_TRY(number_term(numbering, spelt->a, &atom->a));
+        return number_term(numbering, spelt->b, &atom->b);
+    }
     ES_TRY(test != ES_KG_NO_TEST
                ? es_kg_builder_intern_test(numbering->builder, test, &atom->predicate)
                : intern(numbering->builder, ES_KG_PREDICATE, spelt->predicate, &atom->predicate));
@@ -258,11 +283,13 @@ static EsStatus check_variables(const EsTextLines *lines, const EsHornRule *rule
         n_atoms += spelt->body[k].test == ES_KG_NO_TEST;
     }
     if (n_atoms == 0) {
-        return ES_LINE_FAIL(lines, line.text, "%s", "the body has comparisons alone and no atom");
+        return ES_LINE_FAIL(lines, line.text, "%s",
+                            "the body has no atom but comparisons and negations");
     }
     ES_TRY(check_bound(lines, rule, spelt, rule->head, &spelt->head, "head"));
     for (int k = 0; k < rule->n_body; k++) {
-        ES_TRY(check_bound(lines, rule, spelt, rule->body[k], &spelt->body[k].atom, "comparison"));
+        ES_TRY(check_bound(lines, rule, spelt, rule->body[k], &spelt->body[k].atom,
+                           "comparison or negation"));
     }
     return ES_STATUS_OK;
 }

@@ -151,9 +151,9 @@ EsStatus es_text_check_name(const EsTextLines *lines, EsNameText name, const cha
 EsStatus es_text_check_predicate(const EsTextLines *lines, EsNameText name) {
     char text[4];
     size_t bytes = es_name_text_copy(name, text, sizeof text);
-    if (bytes < sizeof text && es_kg_is_test_name(text, bytes)) {
+    if (es_kg_is_test_name(text, ES_MIN(bytes, sizeof text))) {
         return ES_LINE_FAIL(lines, name.inside.text, "%s",
-                            "a predicate with the name of a comparison");
+                            "a predicate with the name of a comparison or negation");
     }
     return ES_STATUS_OK;
 }

@@ -32,7 +32,7 @@ typedef struct EsAtomText {
     EsNameText predicate, a, b;
 } EsAtomText;
 
-// An atom, or a comparison of a and b, which has no predicate.
+// An atom, its negation, or a comparison of a and b, which has no predicate.
 typedef struct EsLiteralText {
     EsAtomText atom;
     EsKgTest test;
@@ -74,7 +74,7 @@ size_t es_name_text_copy(EsNameText name, char *text, size_t bytes);
 // it in the message.
 EsStatus es_text_check_name(const EsTextLines *lines, EsNameText name, const char *what);
 
-// Fails when a predicate has the name of a comparison.
+// Fails when a predicate has the name of a comparison or begins with "not ".
 EsStatus es_text_check_predicate(const EsTextLines *lines, EsNameText name);
 
 // The name of a piece without quotes.
@@ -83,7 +83,8 @@ EsNameText es_name_text_bare(EsPiece piece);
 // Take "predicate(a,b)" from the front of *rest; blanks around the names are passed over.
 EsStatus es_text_take_atom(const EsTextLines *lines, EsPiece *rest, EsAtomText *atom);
 
-// Take "predicate(a,b)" or "a != b" from the front of *rest, as rule files have them in bodies.
+// Take "predicate(a,b)", "not predicate(a,b)" (or \+) or "a != b" from the front of *rest, as rule
+// files have them in bodies.
 EsStatus es_text_take_literal(const EsTextLines *lines, EsPiece *rest, EsLiteralText *literal);
 
 ES_EXTERN_C_END

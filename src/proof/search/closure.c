@@ -1,18 +1,19 @@
 // The rules and facts of a graph as a Datalog program, and its result in the graph's terms.
 #include "proof/search/closure.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 #include "base/memory.h"
 
 // Kinds of the comparisons; 0 is an atom.
-static const EsLiteralKind kinds[ES_KG_N_TESTS] = {ES_LITERAL_ATOM,    ES_LITERAL_NOT_EQUAL,
-                                                   ES_LITERAL_LESS,    ES_LITERAL_LESS_EQUAL,
-                                                   ES_LITERAL_GREATER, ES_LITERAL_GREATER_EQUAL};
+static const EsLiteralKind kinds[ES_KG_N_TESTS] = {
+    ES_LITERAL_ATOM,    ES_LITERAL_NOT_EQUAL,     ES_LITERAL_LESS, ES_LITERAL_LESS_EQUAL,
+    ES_LITERAL_GREATER, ES_LITERAL_GREATER_EQUAL, ES_LITERAL_NOT};
 
 static EsLiteral literal_of(const EsKnowledgeGraph *graph, EsAtom atom) {
     int test = graph->has_tests ? graph->test_of[atom.predicate] : ES_KG_NO_TEST;
-    return (EsLiteral){kinds[test], atom.predicate, {atom.a, atom.b}};
+    int32_t relation = test == ES_KG_NEGATION ? graph->negated[atom.predicate] : atom.predicate;
+    return (EsLiteral){kinds[test], relation, {atom.a, atom.b}};
 }
 
 // Relations 0 to P, where 0 is empty.
@@ -122,4 +123,41 @@ int32_t es_closure_count_queries(const EsClosure *closure, EsKgSplit split) {
         n += es_closure_has(closure, queries->atoms[i]);
     }
     return n;
+}
+
+// --- negation ---
+
+// Atoms that follow of the predicates that are negated, sorted.
+static EsStatus copy_negated(const EsClosure *closure, EsKnowledgeGraph *graph) {
+    size_t count = 0;
+    for (int32_t p = 1; p <= graph->n_predicates; p++) {
+        count += graph->negated[p] != 0 ? (size_t)es_closure_count(closure, graph->negated[p]) : 0;
+    }
+    ES_TRY(es_allocate(ES_MAX(count, 1) * sizeof(EsAtom), (void **)&graph->decided));
+    EsAtom *out = graph->decided;
+    for (int32_t p = 1; p <= graph->n_predicates; p++) {
+        int32_t negated = graph->negated[p];
+        int32_t n_atoms = negated != 0 ? es_closure_count(closure, negated) : 0;
+        for (int32_t i = 0; i < n_atoms; i++) {
+            *out++ = es_closure_atom(closure, negated, i);
+        }
+    }
+    qsort(graph->decided, count, sizeof(EsAtom), es_atom_compare);
+    graph->n_decided = (int32_t)count;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_closure_decide(EsKnowledgeGraph *graph, int32_t limit) {
+    if (!graph->has_negation || graph->n_decided >= 0) {
+        return ES_STATUS_OK;
+    }
+    EsClosure *closure;
+    ES_TRY(es_closure_create(graph, limit, &closure));
+    EsStatus status =
+        closure->is_complete
+            ? copy_negated(closure, graph)
+            : ES_FAIL(INPUT, "rules with negation need the whole closure, which has over %d atoms",
+                      limit);
+    es_closure_destroy(closure);
+    return status;
 }

@@ -57,6 +57,11 @@ int32_t es_closure_count(const EsClosure *closure, int32_t predicate);
 int32_t es_closure_count_facts(const EsClosure *closure, int32_t predicate);
 EsAtom es_closure_atom(const EsClosure *closure, int32_t predicate, int32_t i);
 
+// Decide the negations of a graph's rules by its closure, after which proof_rules.h can be used on
+// it. INPUT when the closure has over `limit` atoms, or names a cycle through negation. A graph
+// without negation needs none.
+EsStatus es_closure_decide(EsKnowledgeGraph *graph, int32_t limit);
+
 // Counts the queries of a split that are in it.
 int32_t es_closure_count_queries(const EsClosure *closure, EsKgSplit split);
 

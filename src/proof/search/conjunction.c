@@ -106,6 +106,10 @@ static EsStatus add_literal(const EsKnowledgeGraph *graph, const EsTextLines *li
         return ES_LINE_FAIL(lines, literal->atom.a.whole.text, "more than %d goals in one question",
                             ES_HORN_MAX_BODY);
     }
+    if (literal->test == ES_KG_NEGATION) {
+        return ES_LINE_FAIL(lines, literal->atom.predicate.whole.text, "%s",
+                            "a negation in a question; a rule can have it");
+    }
     if (literal->test != ES_KG_NO_TEST) {
         return add_comparison(graph, lines, literal, question);
     }
@@ -114,7 +118,7 @@ static EsStatus add_literal(const EsKnowledgeGraph *graph, const EsTextLines *li
                        graph->n_predicates, &goal->predicate));
     if (es_kg_is_test(graph, goal->predicate)) {
         return ES_LINE_FAIL(lines, literal->atom.predicate.whole.text, "%s",
-                            "a comparison stands between its terms, as in X != Y");
+                            "no atom with facts or rules");
     }
     ES_TRY(number_term(graph, lines, literal->atom.a, question, &goal->a));
     ES_TRY(number_term(graph, lines, literal->atom.b, question, &goal->b));

@@ -359,9 +359,11 @@ static inline ES_HOST_DEVICE int es_expansion_end_candidate(EsExpansion *expansi
 static inline ES_HOST_DEVICE int es_expansion_add_test(EsExpansion *expansion, EsAtom atom) {
     const EsKnowledgeGraph *graph = expansion->graph;
     int is_known = atom.a <= graph->n_constants && atom.b <= graph->n_constants;
-    if (is_known ? es_kg_test_holds(graph, atom)
-                 : atom.a != atom.b || graph->test_of[atom.predicate] == ES_KG_LESS_EQUAL ||
-                       graph->test_of[atom.predicate] == ES_KG_GREATER_EQUAL) {
+    int test = graph->test_of[atom.predicate];
+    int is_false = is_known ? !es_kg_test_holds(graph, atom)
+                            : atom.a == atom.b && (test == ES_KG_NOT_EQUAL || test == ES_KG_LESS ||
+                                                   test == ES_KG_GREATER);
+    if (!is_false) {
         return is_known || es_expansion_append(expansion, atom);
     }
     expansion->is_refuted = 1;

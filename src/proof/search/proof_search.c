@@ -301,6 +301,7 @@ EsStatus es_proof_search_create(const EsKnowledgeGraph *graph,
                                 EsProofSearch **search) {
     *search = NULL;
     ES_TRY(check_settings(settings));
+    ES_TRY(es_proof_check_graph(graph));
     void *memory;
     ES_TRY(es_allocate(sizeof(EsProofSearch), &memory));
     EsProofSearch *made = memory;

@@ -151,6 +151,13 @@ EsProverSettings es_prover_defaults(void) {
     return settings;
 }
 
+EsStatus es_proof_check_graph(const EsKnowledgeGraph *graph) {
+    return graph->n_decided >= 0
+               ? ES_STATUS_OK
+               : ES_FAIL(INPUT, "rules with negation are for the closure and for questions; proofs "
+                                "are searched for with atoms and comparisons alone");
+}
+
 EsStatus es_prover_create(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
                           EsProver **prover) {
     *prover = NULL;
@@ -163,6 +170,7 @@ EsStatus es_prover_create(const EsKnowledgeGraph *graph, const EsProverSettings 
                        settings->max_depth, settings->max_atoms, settings->max_states,
                        ES_PROOF_MAX_ATOMS, 1 << 28);
     }
+    ES_TRY(es_proof_check_graph(graph));
     void *memory;
     ES_TRY(es_allocate(sizeof(EsProver), &memory));
     EsProver *made = memory;

@@ -53,6 +53,9 @@ void es_successors_destroy(EsSuccessors *successors);
 // Returns whether a state that was pruned may still be proved in n_steps; 0 is certain.
 int es_proof_may_end(const EsKnowledgeGraph *graph, EsAtomSpan state, int32_t n_steps);
 
+// INPUT when the rules have negations that were not decided (es_closure_decide).
+EsStatus es_proof_check_graph(const EsKnowledgeGraph *graph);
+
 // ARGUMENT when the query is not an atom over the graph's constants and predicates.
 EsStatus es_proof_check_query(const EsKnowledgeGraph *graph, EsAtom query);
 

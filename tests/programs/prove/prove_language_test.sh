@@ -78,6 +78,36 @@ expect_text "an integer that the graph does not have" "$out" "age(X,Y), Y < 12: 
   X = ann, Y = 7
   X = cy, Y = -3"
 
+# --- negation ---
+mkdir no
+printf 'edge(a,b).\nedge(b,c).\nedge(d,a).\nnode(a,a).\nnode(b,b).\nnode(c,c).\nnode(d,d).\n' > no/train.txt
+printf 'r:1:%s\n' 'edge(x,y) -> reach(x,y)' 'edge(x,z), reach(z,y) -> reach(x,y)' \
+    'node(x,x), node(y,y), x != y, not reach(x,y) -> apart(x,y)' > no/rules.txt
+run 0 prove query "apart(c,X)" --data no
+expect_text "what does not follow" "$out" "apart(c,X): 3 answers
+      1  apart(c,a)
+      1  apart(c,b)
+      1  apart(c,d)"
+run 0 prove query "apart(c,d)" --data no --explain
+expect_part "a negation in a proof" "$out" "not reach(c,d)  does not follow"
+run 0 prove query "apart(d,c)" --data no
+expect_text "reached by three edges" "$out" "apart(d,c): no, it does not follow"
+run 0 prove closure --data no
+expect_part "closure" "$out" "closure        19"
+run 0 prove query "apart(c,X), edge(X,_)" --data no
+expect_part "several goals" "$out" "apart(c,X), edge(X,_): 3 answers"
+printf "apart(c,d).\n" >> no/train.txt
+run 2 prove train --data no --out never
+expect_part "training" "$err" "training sees atoms and comparisons alone"
+run 2 prove depths --data no --split train
+expect_part "depths" "$err" "rules with negation are for the closure and for questions"
+printf 'r:1:%s\n' 'edge(x,y), not lose(y,y) -> win(x,x)' 'win(x,x) -> lose(x,x)' > no/rules.txt
+run 2 prove closure --data no
+expect_part "a cycle" "$err" "lose"
+expect_part "a cycle" "$err" "win"
+run 2 prove query "win(X,Y)" --data no
+expect_part "a cycle" "$err" "lose"
+
 # --- warnings ---
 printf 'r1:1:lives(x,bob) -> french(x,x)\nr2:1:lives(X,Y) -> in(X,Y)\n' > kg/rules.txt
 printf 'lives(ann,paris).\nlives(bob,X).\n' > kg/train.txt

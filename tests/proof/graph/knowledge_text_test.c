@@ -163,11 +163,18 @@ TEST(bad_rules_are_refused_with_their_place) {
                                         "predicate(a,b) nor a comparison by "
                                         "!=, <, <=, > or >="},
         {"r:1:p(x,y), x < -> q(x,y)", "rules.txt:1:17: the term of a comparison has no name"},
-        {"r:1:p(x,y), x < z -> q(x,y)", "rules.txt:1:17: the variable \"z\" of the comparison is "
-                                        "not in the body, in an atom predicate(a,b)"},
-        {"r:1:1 < 2 -> q(a,b)", "rules.txt:1:1: the body has comparisons alone and no atom"},
+        {"r:1:p(x,y), x < z -> q(x,y)",
+         "rules.txt:1:17: the variable \"z\" of the comparison or negation "
+         "is not in the body, in an atom predicate(a,b)"},
+        {"r:1:1 < 2 -> q(a,b)",
+         "rules.txt:1:1: the body has no atom but comparisons and negations"},
         {"\n\nr:1:p(x,y) -> q(x,z)",
          "rules.txt:3:19: the variable \"z\" of the head is not in the body"},
+        {"r:1:p(x,y), 'not p'(x,y) -> q(x,y)",
+         "rules.txt:1:14: a predicate with the name of a comparison or negation"},
+        {"r:1:p(x,y), not p(x,z) -> q(x,y)", "rules.txt:1:21: the variable \"z\" of the comparison "
+                                             "or negation is not in the body, in an atom "
+                                             "predicate(a,b)"},
         {"r:1:p(x,y) -> x < y",
          "rules.txt:1:15: no opening bracket in \"x < y\", expected predicate(a,b)"},
         {"r:1:p(x) -> q(x,x)", "rules.txt:1:7: \"p\" has 1 argument, expected 2"},
@@ -208,6 +215,8 @@ TEST(comparisons_have_many_spellings) {
                 "p(x,y), -3 <= y, it's > a\"b -> q(x,y)");
     expect_rule("'two words'(x,y), \"a,b\"(y,'c d') -> '->'(x,y)",
                 "'two words'(x,y), 'a,b'(y,'c d') -> '->'(x,y)");
+    expect_rule("p(x,y), not q(x,paris), \\+'r s'(y,x) -> q(x,y)",
+                "p(x,y), not q(x,paris), not 'r s'(y,x) -> q(x,y)");
     // a plain _ is a variable of its own each time
     expect_rule("p(x,_), p(_,x) -> q(x,x)", "p(x,y), p(z,x) -> q(x,x)");
 }

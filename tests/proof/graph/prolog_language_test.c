@@ -1,7 +1,6 @@
-// Random programs with constants, comparisons, names in quotes and recursion against SWI-Prolog:
-// everything that follows, open and ground questions by the closure and by search, the proofs, and
-// questions of several goals.
-// Skipped where it is not installed.
+// Random programs with constants, comparisons, stratified negation, names in quotes and recursion
+// against SWI-Prolog: everything that follows, open and ground questions by the closure and by
+// search, the proofs, and questions of several goals. Skipped where it is not installed.
 #include "proof/graph/knowledge_text.h"
 #include "proof/graph/prolog_text.h"
 #include "proof/random_graph.h"
@@ -36,14 +35,15 @@ static const char *draw_constant(Dice *dice) { return constants[throw_dice(dice,
 
 // --- programs ---
 
-static void add_predicate(Text *text, Dice *dice) {
-    char name[8] = {'p', (char)('0' + throw_dice(dice, N_PREDICATES)), '\0'};
+// One of the first n.
+static void add_predicate(Text *text, Dice *dice, int n) {
+    char name[8] = {'p', (char)('0' + throw_dice(dice, n)), '\0'};
     add(text, name);
 }
 
 static void add_facts(Dice *dice, Text *facts) {
     for (int n = 20 + throw_dice(dice, 30); n > 0; n--) {
-        add_predicate(facts, dice);
+        add_predicate(facts, dice, N_PREDICATES);
         add(facts, "(");
         add(facts, draw_constant(dice));
         add(facts, ",");
@@ -58,15 +58,26 @@ static const char *draw_bound(Dice *dice, const char *const *bound, int n_bound)
                                                   : draw_constant(dice);
 }
 
-static void add_rule(Dice *dice, Text *rules) {
+static void add_terms(Dice *dice, Text *rules, const char *const *bound, int n_bound) {
+    add(rules, "(");
+    add(rules, draw_bound(dice, bound, n_bound));
+    add(rules, ",");
+    add(rules, draw_bound(dice, bound, n_bound));
+    add(rules, ")");
+}
+
+// With negation, bodies have predicates up to that of the head and negated ones below it, so that
+// the program is stratified.
+static void add_rule(Dice *dice, Text *rules, int has_negation) {
     static const char *const names[] = {"x", "Y", "_z", "?u", "v2"};
     static const char *const tests[] = {" != ", "!=", " < ", "<=", " > ", " >= "};
     const char *bound[16];
-    int n_bound = 0;
+    int n_bound = 0, head = throw_dice(dice, N_PREDICATES);
+    int n_below = has_negation ? head + 1 : N_PREDICATES;
     add(rules, "r:1:");
     for (int k = 0, n = 1 + throw_dice(dice, throw_dice(dice, 4) + 1); k < n; k++) {
         add(rules, k > 0 ? ", " : "");
-        add_predicate(rules, dice);
+        add_predicate(rules, dice, n_below);
         for (int side = 0; side < 2; side++) {
             int is_variable = throw_dice(dice, 8) > 0;
             const char *name = names[throw_dice(dice, 2 + n < 5 ? 2 + n : 5)];
@@ -84,24 +95,27 @@ static void add_rule(Dice *dice, Text *rules) {
         add(rules, tests[throw_dice(dice, (int)ES_COUNT_OF(tests))]);
         add(rules, draw_bound(dice, bound, n_bound));
     }
-    add(rules, " -> ");
-    add_predicate(rules, dice);
-    add(rules, "(");
-    add(rules, draw_bound(dice, bound, n_bound));
-    add(rules, ",");
-    add(rules, draw_bound(dice, bound, n_bound));
-    add(rules, ")\n");
+    if (has_negation && head > 0 && throw_dice(dice, 2) == 0) {
+        add(rules, throw_dice(dice, 2) == 0 ? ", not " : ", \\+");
+        add_predicate(rules, dice, head);
+        add_terms(dice, rules, bound, n_bound);
+    }
+    char name[16];
+    snprintf(name, sizeof name, " -> p%d", head);
+    add(rules, name);
+    add_terms(dice, rules, bound, n_bound);
+    add(rules, "\n");
 }
 
 // All names are made known by queries.
-static EsKnowledgeGraph *draw_program(Dice *dice) {
+static EsKnowledgeGraph *draw_program(Dice *dice, int has_negation) {
     Text facts = {.length = 0}, rules = {.length = 0}, queries = {.length = 0};
     EsKgBuilder *builder;
     EsKnowledgeGraph *graph;
     int32_t n_read;
     add_facts(dice, &facts);
     for (int n = 2 + throw_dice(dice, 6); n > 0; n--) {
-        add_rule(dice, &rules);
+        add_rule(dice, &rules, has_negation);
     }
     for (int i = 0; i < N_PREDICATES * N_CONSTANTS; i++) {
         char predicate[8];
@@ -341,12 +355,14 @@ TEST(programs_agree_with_prolog) {
     static char part[1 << 16];
     Totals totals = {0, 0, 0, 0, 0, 0};
     EsThreadPool *pool;
+    int n_negations = 0;
     FILE *driver = fopen(temp_path("driver.pl"), "w");
     fputs(program, driver);
     for (uint32_t i = 0; i < N_PROGRAMS; i++) {
         Dice dice = {70000 + i, 0};
         char name[32];
-        graphs[i] = draw_program(&dice);
+        graphs[i] = draw_program(&dice, i % 2 == 1);
+        n_negations += graphs[i]->has_negation;
         snprintf(name, sizeof name, "g%u.pl", i);
         REQUIRE_OK(es_prolog_text_save(graphs[i], temp_path(name)));
         fprintf(driver, ":- follows(g%u).\n", i);
@@ -358,6 +374,7 @@ TEST(programs_agree_with_prolog) {
         Dice dice = {80000 + (uint32_t)i, 0};
         find_part(output, i, part, sizeof part);
         totals.n_derived += compare_closure(part, graphs[i]);
+        REQUIRE_OK(es_closure_decide(graphs[i], 100000));
         compare_questions(part, graphs[i], pool, &dice, &totals);
         compare_conjunctions(part, graphs[i], &dice, &totals);
         es_kg_destroy(graphs[i]);
@@ -366,6 +383,8 @@ TEST(programs_agree_with_prolog) {
            "%d rows\n",
            totals.n_derived, totals.n_answers, totals.n_trees, totals.n_searched, totals.n_ground,
            totals.n_rows);
+    printf("%d programs with negation\n", n_negations);
+    EXPECT(n_negations > N_PROGRAMS / 4);
     EXPECT(totals.n_derived > 5 * N_PROGRAMS);
     EXPECT(totals.n_trees > N_PROGRAMS);
     EXPECT(totals.n_searched > N_PROGRAMS);
