@@ -422,3 +422,70 @@ done:
     es_release(search.origins);
     return status;
 }
+
+// --- first derivations ---
+
+// A tree that grows, and the closure's number of each node's atom among those of its predicate.
+typedef struct Unfolding {
+    const EsClosure *closure;
+    EsProofNode *nodes; // owned
+    int32_t *numbers;   // owned
+    int64_t count, node_capacity, number_capacity;
+} Unfolding;
+
+static EsStatus add_node(Unfolding *unfolding, int32_t predicate, int32_t number) {
+    int64_t n = unfolding->count;
+    if (n >= ES_PROOF_TREE_MAX_NODES) {
+        return ES_FAIL(MEMORY, "a proof of more than %d atoms", ES_PROOF_TREE_MAX_NODES);
+    }
+    ES_TRY(es_proof_array_grow((void **)&unfolding->nodes, sizeof *unfolding->nodes, n, n + 1,
+                               &unfolding->node_capacity));
+    ES_TRY(es_proof_array_grow((void **)&unfolding->numbers, sizeof *unfolding->numbers, n, n + 1,
+                               &unfolding->number_capacity));
+    EsAtom atom = es_closure_atom(unfolding->closure, predicate, number);
+    unfolding->nodes[n] = (EsProofNode){atom, ES_PROOF_NODE_FACT, 0};
+    unfolding->numbers[n] = number;
+    unfolding->count++;
+    return ES_STATUS_OK;
+}
+
+// Put the body of a node's derivation behind all nodes.
+static EsStatus unfold_node(Unfolding *unfolding, int64_t i) {
+    const EsKnowledgeGraph *graph = unfolding->closure->graph;
+    EsDerivation derivation = es_datalog_derivation(
+        unfolding->closure->datalog, unfolding->nodes[i].atom.predicate, unfolding->numbers[i]);
+    if (derivation.rule < 0) {
+        return ES_STATUS_OK;
+    }
+    const EsHornRule *rule = &graph->rules[derivation.rule];
+    unfolding->nodes[i].rule = derivation.rule;
+    unfolding->nodes[i].first = (int32_t)unfolding->count;
+    for (int k = 0; k < rule->n_body; k++) {
+        ES_TRY(add_node(unfolding, rule->body[k].predicate, derivation.body[k]));
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_proof_tree_derive(const EsClosure *closure, EsAtom atom, EsProofTree **tree) {
+    *tree = NULL;
+    const int32_t terms[] = {atom.a, atom.b};
+    int32_t number = es_datalog_find(closure->datalog, atom.predicate, terms);
+    if (number < es_closure_count_facts(closure, atom.predicate)) {
+        return ES_STATUS_OK;
+    }
+    Unfolding unfolding = {.closure = closure};
+    void *made = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(add_node(&unfolding, atom.predicate, number));
+    for (int64_t i = 0; i < unfolding.count; i++) {
+        ES_TRY_GOTO(unfold_node(&unfolding, i));
+    }
+    ES_TRY_GOTO(es_allocate(sizeof **tree, &made));
+    *tree = made;
+    **tree = (EsProofTree){closure->graph, unfolding.nodes, (int32_t)unfolding.count};
+    unfolding.nodes = NULL;
+done:
+    es_release(unfolding.nodes);
+    es_release(unfolding.numbers);
+    return status;
+}
