@@ -1,6 +1,5 @@
 // `esper prove closure`: everything the rules derive from the facts.
 #include <stdio.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/macros.h"
@@ -75,8 +74,8 @@ static EsStatus write_atoms(const EsClosure *closure, EsFileWriter *writer) {
                 used = 0;
             }
             used += (size_t)es_kg_format_atom(closure->graph, atom, buffer + used, ATOM_BYTES);
-            memcpy(buffer + used, ".\n", 2);
-            used += 2;
+            buffer[used++] = '.';
+            buffer[used++] = '\n';
         }
     }
     return es_file_writer_append(writer, buffer, used);
