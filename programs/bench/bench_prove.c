@@ -6,11 +6,14 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/random_rules.h"
 #include "bench/bench_suite.h"
 #include "proof/agent/proof_env.h"
 #include "proof/agent/proof_policy_inference.h"
 #include "proof/agent/proof_training.h"
+#include "proof/graph/knowledge_builder.h"
 #include "proof/ranking/ranking_scorers.h"
+#include "proof/search/closure.h"
 #include "proof/search/prover.h"
 #include "prove/prove_action.h"
 
@@ -19,6 +22,10 @@ typedef struct ProveBench {
     const char *folder;   // NULL: the generated graph
     int n_envs;           // engine: walkers
     int n_wide, n_layers; // of the policy's network; 0: as by default
+    // closure
+    int n_chains; // of CHAIN_EDGES edges; 0: n_edges between n_nodes, drawn
+    int n_nodes, n_edges;
+    int n_atoms; // facts included
 } ProveBench;
 
 // --- a policy that acts, learns and ranks ---
@@ -372,6 +379,86 @@ static double count_envs(const EsBenchCase *bench_case) {
     return (double)((const ProveBench *)bench_case->settings)->n_envs;
 }
 
+// --- closure: paths along chains, and in a random graph that is mostly one component ---
+
+#define CHAIN_EDGES 18
+
+// An edge between nodes that are numbered from 0.
+static EsStatus add_edge(EsKgBuilder *builder, int32_t edge, int from, int to) {
+    EsAtom fact = {edge, 0, 0};
+    char name[16];
+    int bytes = snprintf(name, sizeof name, "n%d", from);
+    ES_TRY(es_kg_builder_intern(builder, ES_KG_CONSTANT, name, (size_t)bytes, &fact.a));
+    bytes = snprintf(name, sizeof name, "n%d", to);
+    ES_TRY(es_kg_builder_intern(builder, ES_KG_CONSTANT, name, (size_t)bytes, &fact.b));
+    return es_kg_builder_add_fact(builder, fact);
+}
+
+// edge(x,y) -> path(x,y); path(x,y), edge(y,z) -> path(x,z)
+static EsStatus build_paths(const ProveBench *wanted, EsKgBuilder *builder) {
+    int32_t edge, path;
+    ES_TRY(es_kg_builder_intern(builder, ES_KG_PREDICATE, "edge", 4, &edge));
+    ES_TRY(es_kg_builder_intern(builder, ES_KG_PREDICATE, "path", 4, &path));
+    EsHornRule rule = {.head = {path, -1, -2}, .n_body = 1, .n_variables = 2, .line = 1};
+    rule.body[0] = (EsAtom){edge, -1, -2};
+    ES_TRY(es_kg_builder_add_rule(builder, &rule));
+    rule = (EsHornRule){.head = {path, -1, -2}, .n_body = 2, .n_variables = 3, .line = 2};
+    rule.body[0] = (EsAtom){path, -1, -3};
+    rule.body[1] = (EsAtom){edge, -3, -2};
+    ES_TRY(es_kg_builder_add_rule(builder, &rule));
+    for (int i = 0; i < wanted->n_chains * CHAIN_EDGES; i++) {
+        int from = i + i / CHAIN_EDGES;
+        ES_TRY(add_edge(builder, edge, from, from + 1));
+    }
+    for (int i = 0; i < wanted->n_edges; i++) {
+        EsRandom4 r = es_random_draw(1, 0, ES_PURPOSE_DATA_GENERATION, 0, (uint32_t)i);
+        uint32_t n = (uint32_t)wanted->n_nodes;
+        ES_TRY(add_edge(builder, edge, (int)es_random_below(r.word[0], n),
+                        (int)es_random_below(r.word[1], n)));
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus open_paths(ProveFixture *fixture, const EsBench *bench) {
+    const EsDeviceInfo *info = es_device_info(bench->device);
+    EsKgBuilder *builder = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_thread_pool_create(&fixture->pool,
+                                 info->kind == ES_DEVICE_CPU ? info->n_processors : 0));
+    ES_TRY(es_kg_builder_create(&builder));
+    ES_TRY_GOTO(build_paths(fixture->wanted, builder));
+    ES_TRY_GOTO(es_kg_builder_finish(builder, &fixture->graph));
+done:
+    es_kg_builder_destroy(builder);
+    return status;
+}
+
+static EsStatus begin_closure(const EsBenchCase *bench_case, const EsBench *bench,
+                              void **fixture_out) {
+    ProveFixture *fixture = NULL;
+    ES_TRY(es_allocate(sizeof *fixture, (void **)&fixture));
+    fixture->wanted = bench_case->settings;
+    return finish_begin(open_paths(fixture, bench), fixture, fixture_out);
+}
+
+static EsStatus run_closure(void *context, int variant) {
+    ProveFixture *fixture = context;
+    const EsClosureSettings settings = {.limit = ES_CLOSURE_MAX_LIMIT, .pool = fixture->pool};
+    EsClosure *closure;
+    (void)variant;
+    ES_TRY(es_closure_create_with(fixture->graph, &settings, &closure));
+    int32_t n_atoms = closure->count;
+    es_closure_destroy(closure);
+    return n_atoms == fixture->wanted->n_atoms
+               ? ES_STATUS_OK
+               : ES_FAIL(NUMERIC, "a closure of %d atoms, expected %d", n_atoms,
+                         fixture->wanted->n_atoms);
+}
+
+static double count_atoms(const EsBenchCase *bench_case) {
+    return ((const ProveBench *)bench_case->settings)->n_atoms;
+}
+
 // --- cases ---
 
 #define ENGINE_CASE(label, ...)                                                                    \
@@ -404,6 +491,13 @@ static double count_envs(const EsBenchCase *bench_case) {
         .rate_unit = "candidates/s"                                                                \
     }
 
+#define CLOSURE_CASE(label, ...)                                                                   \
+    {                                                                                              \
+        .name = "closure", .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},      \
+        .begin = begin_closure, .run = run_closure, .end = end_prove, .work = count_atoms,         \
+        .rate_unit = "atoms/s"                                                                     \
+    }
+
 // width and layers of the published network
 #define WIDE_NET .n_wide = 256, .n_layers = 8
 
@@ -423,9 +517,12 @@ static const EsBenchCase cases[] = {
     TRAIN_CASE("E=128 data=generated", .n_envs = 128),
     TRAIN_CASE("E=128 net=256x8 data=generated", .n_envs = 128, WIDE_NET),
     RANKING_CASE("data=generated", .n_envs = 1),
+    // a fifth of the graphs of benchmarks/compare_closure
+    CLOSURE_CASE("data=chains", .n_chains = 11111, .n_atoms = 2099979),
+    CLOSURE_CASE("data=dense", .n_nodes = 1500, .n_edges = 4500, .n_atoms = 1999634),
 };
 
-// One of each kind, in the list's order, for --data and --envs.
+// One of each kind but `closure`, in the list's order, for --data and --envs.
 static EsStatus choose_prove(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom) {
     static ProveBench chosen; // one run of the program has one command line
     static char parameters[128];
@@ -440,7 +537,8 @@ static EsStatus choose_prove(const EsBenchHost *wanted, EsBenchCase *custom, int
     snprintf(parameters, sizeof parameters, "E=%d data=%.80s", chosen.n_envs,
              slash != NULL && slash[1] != '\0' ? slash + 1 : name);
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
-        if (i == 0 || strcmp(cases[i].name, cases[i - 1].name) != 0) {
+        if (cases[i].begin != begin_closure &&
+            (i == 0 || strcmp(cases[i].name, cases[i - 1].name) != 0)) {
             ES_ASSERT(*n_custom < ES_BENCH_MAX_CUSTOM);
             custom[*n_custom] = cases[i];
             custom[*n_custom].parameters = parameters;
@@ -452,7 +550,7 @@ static EsStatus choose_prove(const EsBenchHost *wanted, EsBenchCase *custom, int
 
 const EsBenchSuite es_bench_prove = {
     .name = "prove",
-    .summary = "proof search: engine, environments, a policy that acts, learns and ranks",
+    .summary = "proof search: engine, environments, a policy that acts, learns and ranks, closure",
     .cases = cases,
     .n_cases = ES_COUNT_OF(cases),
     .choose = choose_prove,

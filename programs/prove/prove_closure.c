@@ -1,10 +1,15 @@
 // `esper prove closure`: everything the rules derive from the facts.
 #include <stdio.h>
 
+#include "base/file.h"
 #include "base/macros.h"
 #include "cli/frame.h"
+#include "proof/graph/knowledge_text.h"
 #include "proof/search/closure.h"
 #include "prove/prove_action.h"
+
+// an atom and the end of its line
+#define ATOM_BYTES (ES_KG_ATOM_TEXT_BYTES + 2)
 
 // Queries of a split: all, those that are facts, those in the closure.
 typedef struct Tally {
@@ -53,36 +58,97 @@ static void print_table(const EsProveSource *source, const EsClosure *closure) {
     print_split("test", tally_split(closure, ES_KG_SPLIT_TEST));
 }
 
-static EsStatus run_closure(const EsProveSource *source, int limit, int as_json) {
+// --- atoms in a file ---
+
+#define BUFFER_BYTES 65536
+
+// Write all atoms, one per line as in train.txt: by predicate, the facts first.
+static EsStatus write_atoms(const EsClosure *closure, EsFileWriter *writer) {
+    char buffer[BUFFER_BYTES];
+    size_t used = 0;
+    for (int32_t p = 1; p <= closure->graph->n_predicates; p++) {
+        for (int32_t i = 0; i < es_closure_count(closure, p); i++) {
+            EsAtom atom = es_closure_atom(closure, p, i);
+            if (used + ATOM_BYTES > sizeof buffer) {
+                ES_TRY(es_file_writer_append(writer, buffer, used));
+                used = 0;
+            }
+            used += (size_t)es_kg_format_atom(closure->graph, atom, buffer + used, ATOM_BYTES);
+            buffer[used++] = '.';
+            buffer[used++] = '\n';
+        }
+    }
+    return es_file_writer_append(writer, buffer, used);
+}
+
+static EsStatus save_atoms(const EsClosure *closure, const char *path) {
+    EsFileWriter *writer;
+    ES_TRY(es_file_writer_open(path, &writer));
+    EsStatus status = write_atoms(closure, writer);
+    if (status != ES_STATUS_OK) {
+        es_file_writer_abandon(writer);
+        return status;
+    }
+    return es_file_writer_commit(writer);
+}
+
+// --- the command ---
+
+typedef struct Request {
+    EsProveSource source;
+    int limit, n_threads, as_json;
+    const char *out;
+} Request;
+
+static EsStatus run_closure(const Request *request) {
+    const EsProveSource *source = &request->source;
     EsKnowledgeGraph *graph = NULL;
     EsClosure *closure = NULL;
+    EsThreadPool *pool = NULL;
     EsStatus status = ES_STATUS_OK;
+    if (request->out != NULL) {
+        ES_TRY(es_file_writer_try(request->out));
+    }
     ES_TRY_GOTO(es_prove_source_load(source, &graph));
-    ES_TRY_GOTO(es_closure_create(graph, limit, &closure));
+    ES_TRY_GOTO(es_thread_pool_create(&pool, request->n_threads));
+    const EsClosureSettings settings = {.limit = request->limit, .pool = pool};
+    ES_TRY_GOTO(es_closure_create_with(graph, &settings, &closure));
     if (!closure->is_complete) {
         es_message(
             "warning: stopped at %d atoms; the counts are lower bounds (--limit raises it)\n",
             closure->limit);
     }
-    if (as_json) {
+    if (request->out != NULL) {
+        ES_TRY_GOTO(save_atoms(closure, request->out));
+    }
+    // atoms on stdout stand there alone
+    int is_alone = request->out != NULL && es_file_is_stdout(request->out);
+    if (is_alone) {
+        goto done;
+    }
+    if (request->as_json) {
         ES_TRY_GOTO(print_json(source, closure));
     } else {
         print_table(source, closure);
     }
 done:
     es_closure_destroy(closure);
+    es_thread_pool_destroy(pool);
     es_kg_destroy(graph);
     return status;
 }
 
 EsExit cmd_prove_closure(int argc, char **argv) {
-    EsProveSource source = {.folder = NULL};
-    int limit, as_json;
+    Request request = {.source = {.folder = NULL}};
     const EsOption options[] = {
-        ES_PROVE_SOURCE_OPTIONS(&source),
-        ES_OPTION_INT("limit", &limit, "5000000", 1, ES_CLOSURE_MAX_LIMIT, "N",
+        ES_PROVE_SOURCE_OPTIONS(&request.source),
+        ES_OPTION_INT("limit", &request.limit, "5000000", 1, ES_CLOSURE_MAX_LIMIT, "N",
                       "stop at this many atoms, the facts included"),
-        ES_OPTION_FLAG("json", &as_json, "print the result as JSON"),
+        ES_OPTION_TEXT("out", &request.out, NULL, "FILE",
+                       "write all atoms there, one per line as in train.txt"),
+        ES_OPTION_INT("threads", &request.n_threads, "0", 0, 1024, "N",
+                      "threads; 0: one per processor"),
+        ES_OPTION_FLAG("json", &request.as_json, "print the result as JSON"),
     };
     const EsOptionTable table = {
         .command = "prove closure",
@@ -95,8 +161,8 @@ EsExit cmd_prove_closure(int argc, char **argv) {
     };
     EsArguments arguments;
     EsExit code;
-    if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
+    if (!es_prove_source_begin(&request.source, &table, argc, argv, &arguments, &code)) {
         return code;
     }
-    return es_command_finish(table.command, run_closure(&source, limit, as_json));
+    return es_command_finish(table.command, run_closure(&request));
 }

@@ -11,7 +11,6 @@
 #include "proof/graph/knowledge_graph.h"
 #include "proof/graph/knowledge_text.h"
 #include "proof/search/answers.h"
-#include "proof/search/closure.h"
 #include "proof/search/proof_tree.h"
 #include "prove/prove_action.h"
 #include "prove/prove_conjunction.h"
@@ -173,7 +172,12 @@ static EsStatus find_proof(const Query *query, EsAnswer answer, EsProofTree **tr
     if (answer.n_steps == 0 && !is_ground(query)) {
         return ES_STATUS_OK;
     }
-    ES_TRY(es_proof_tree_find(query->graph, &query->settings.prover, answer.atom, tree, &found));
+    if (answer.n_steps == ES_ANSWER_BEYOND) {
+        ES_TRY(es_proof_tree_derive(query->answers.closure, answer.atom, tree));
+    } else {
+        ES_TRY(
+            es_proof_tree_find(query->graph, &query->settings.prover, answer.atom, tree, &found));
+    }
     return *tree != NULL ? es_proof_tree_check(*tree) : ES_STATUS_OK;
 }
 
@@ -186,10 +190,11 @@ static json_t *name_json(const char *name) {
 
 static EsStatus answer_json(const Query *query, EsAnswer answer, json_t **object) {
     const EsKnowledgeGraph *graph = query->graph;
-    *object = json_pack("{s:o, s:o, s:o, s:i, s:b}", "atom", atom_json(graph, answer.atom), "a",
+    json_t *steps = answer.n_steps == ES_ANSWER_BEYOND ? json_null() : json_integer(answer.n_steps);
+    *object = json_pack("{s:o, s:o, s:o, s:o, s:b}", "atom", atom_json(graph, answer.atom), "a",
                         name_json(graph->constant_names[answer.atom.a]), "b",
-                        name_json(graph->constant_names[answer.atom.b]), "steps", answer.n_steps,
-                        "fact", answer.n_steps == 0);
+                        name_json(graph->constant_names[answer.atom.b]), "steps", steps, "fact",
+                        answer.n_steps == 0);
     if (query->explains) {
         EsProofTree *tree;
         ES_TRY(find_proof(query, answer, &tree));
@@ -198,6 +203,13 @@ static EsStatus answer_json(const Query *query, EsAnswer answer, json_t **object
         es_proof_tree_destroy(tree);
     }
     return ES_STATUS_OK;
+}
+
+// Returns whether no answer is missing at any depth: all clauses were understood, and the closure
+// is known or a ground question has its only one.
+static int has_all(const Query *query) {
+    int is_answered = is_ground(query) && query->answers.count > 0;
+    return query->graph->n_skipped == 0 && (query->answers.is_closure_known || is_answered);
 }
 
 static EsStatus print_json(const Query *query, int32_t n_shown) {
@@ -213,16 +225,15 @@ static EsStatus print_json(const Query *query, int32_t n_shown) {
         json_decref(list);
         return status;
     }
-    json_t *root =
-        json_pack("{s:o, s:o, s:i, s:i, s:b, s:b, s:i, s:i, s:b, s:I, s:s, s:i, s:i, s:o}", "data",
-                  name_json(es_prove_source_name(query->source)), "question",
-                  name_json(query->text), "count", answers->count, "shown", n_shown, "complete",
-                  answers->is_complete && query->graph->n_skipped == 0, "closure_known",
-                  answers->is_closure_known, "deeper", answers->n_deeper, "undecided",
-                  answers->n_undecided, "search_full", answers->search.is_full, "search_overlong",
-                  (json_int_t)answers->search.n_overlong, "method", method_names[answers->method],
-                  "max_depth", query->settings.prover.max_depth, "max_atoms",
-                  query->settings.prover.max_atoms, "answers", list);
+    json_t *root = json_pack(
+        "{s:o, s:o, s:i, s:i, s:b, s:b, s:i, s:i, s:b, s:I, s:s, s:i, s:i, s:o}", "data",
+        name_json(es_prove_source_name(query->source)), "question", name_json(query->text), "count",
+        answers->count, "shown", n_shown, "complete", has_all(query), "closure_known",
+        answers->is_closure_known, "deeper", answers->n_deeper, "undecided", answers->n_undecided,
+        "search_full", answers->search.is_full, "search_overlong",
+        (json_int_t)answers->search.n_overlong, "method", method_names[answers->method],
+        "max_depth", query->settings.prover.max_depth, "max_atoms",
+        query->settings.prover.max_atoms, "answers", list);
     if (root != NULL && is_ground(query)) {
         json_object_set_new(root, "steps_without_fact", json_integer(answers->n_steps_otherwise));
     }
@@ -251,11 +262,14 @@ static const char *atoms_word(int32_t n) { return es_prove_noun(n, "atom", "atom
 
 static const char *states_word(int32_t n) { return es_prove_noun(n, "state", "states"); }
 
-// Prints why a ground question has no answer.
+// Prints why a ground question has no answer within the limits.
 static void print_no(const Query *query) {
     const EsAnswers *answers = &query->answers;
     const EsProverSettings *prover = &query->settings.prover;
-    if (answers->n_undecided > 0) {
+    if (answers->count > 0 && answers->n_undecided > 0) {
+        printf(": follows; its steps are undecided after %d %s (--max-states raises it)\n",
+               prover->max_states, states_word(prover->max_states));
+    } else if (answers->n_undecided > 0) {
         printf(": undecided after %d %s (--max-states raises it)\n", prover->max_states,
                states_word(prover->max_states));
     } else if (answers->n_deeper > 0) {
@@ -280,7 +294,9 @@ static EsStatus print_ground(const Query *query) {
     }
     EsAnswer answer = answers->items[0];
     int32_t n_otherwise = answers->n_steps_otherwise;
-    if (answer.n_steps > 0) {
+    if (answer.n_steps == ES_ANSWER_BEYOND) {
+        print_no(query);
+    } else if (answer.n_steps > 0) {
         printf(": proved in %d %s\n", answer.n_steps, steps_word(answer.n_steps));
     } else if (n_otherwise > 0) {
         printf(": a fact; without it proved in %d %s\n", n_otherwise, steps_word(n_otherwise));
@@ -294,6 +310,25 @@ static EsStatus print_ground(const Query *query) {
     return query->explains ? print_proof(query, answer, 0) : ES_STATUS_OK;
 }
 
+// Prints how many answers have no proof within the limits; they are listed where the closure is
+// known.
+static void print_beyond(const Query *query) {
+    const EsAnswers *answers = &query->answers;
+    const EsProverSettings *prover = &query->settings.prover;
+    const char *which = answers->is_closure_known ? "of them" : "more";
+    if (answers->n_deeper > 0) {
+        printf("%d %s %s, but not within %d %s and %d %s (--max-depth, --max-atoms raise it)\n",
+               answers->n_deeper, which, es_prove_noun(answers->n_deeper, "follows", "follow"),
+               prover->max_depth, steps_word(prover->max_depth), prover->max_atoms,
+               atoms_word(prover->max_atoms));
+    }
+    if (answers->is_closure_known && answers->n_undecided > 0) {
+        printf("%d of them %s, in steps that %d %s do not find (--max-states raises it)\n",
+               answers->n_undecided, es_prove_noun(answers->n_undecided, "follows", "follow"),
+               prover->max_states, states_word(prover->max_states));
+    }
+}
+
 static void print_limits(const Query *query, int32_t n_shown) {
     const EsAnswers *answers = &query->answers;
     const EsProverSettings *prover = &query->settings.prover;
@@ -301,13 +336,8 @@ static void print_limits(const Query *query, int32_t n_shown) {
         printf("%d more %s not shown (--limit raises it)\n", answers->count - n_shown,
                es_prove_noun(answers->count - n_shown, "is", "are"));
     }
-    if (answers->n_deeper > 0) {
-        printf("%d more %s, but not within %d %s and %d %s (--max-depth, --max-atoms raise it)\n",
-               answers->n_deeper, es_prove_noun(answers->n_deeper, "follows", "follow"),
-               prover->max_depth, steps_word(prover->max_depth), prover->max_atoms,
-               atoms_word(prover->max_atoms));
-    }
-    if (answers->search.is_full || answers->n_undecided > 0) {
+    print_beyond(query);
+    if (!answers->is_closure_known && (answers->search.is_full || answers->n_undecided > 0)) {
         printf("more may exist: the limit of %d %s was met (--max-states raises it)\n",
                prover->max_states, states_word(prover->max_states));
     }
@@ -332,11 +362,13 @@ static EsStatus print_answers(const Query *query, int32_t n_shown) {
         EsAnswer answer = answers->items[i];
         if (answer.n_steps == 0) {
             printf("   fact  ");
+        } else if (answer.n_steps == ES_ANSWER_BEYOND) {
+            printf("   more  ");
         } else {
             printf("%7d  ", answer.n_steps);
         }
         if (query->explains && answer.n_steps > 0) {
-            printf("%s\n", steps_word(answer.n_steps));
+            printf("%s\n", steps_word(ES_MIN(answer.n_steps, 2)));
             ES_TRY(print_proof(query, answer, 9));
         } else {
             print_atom(query, answer.atom);
@@ -374,6 +406,7 @@ static EsStatus ask(Query *query) {
                    "name\n",
                    query->graph->constant_names[query->question.shadowed]);
     }
+    query->settings.keeps_closure = query->explains;
     ES_TRY(es_thread_pool_create(&pool, query->n_threads));
     ES_TRY_GOTO(es_answers_find(query->graph, &query->settings, pool, query->question.form,
                                 &query->answers));
@@ -408,7 +441,8 @@ EsExit cmd_prove_query(int argc, char **argv) {
     const EsOption options[] = {
         ES_PROVE_SOURCE_OPTIONS(&source),
         ES_OPTION_INT("limit", &query.limit, "20", 1, 2147483647, "N", "show at most N answers"),
-        ES_OPTION_FLAG("explain", &query.explains, "show a shortest proof of each, as a tree"),
+        ES_OPTION_FLAG("explain", &query.explains,
+                       "show a proof of each, as a tree: a shortest one within the limits"),
         ES_OPTION_INT("max-depth", &settings->prover.max_depth, "4", 1, 1000, "N",
                       "maximum steps of a proof"),
         ES_OPTION_INT("max-atoms", &settings->prover.max_atoms, "6", 1, ES_PROOF_MAX_ATOMS, "N",

@@ -14,7 +14,6 @@
 #include "base/memory.h"
 #include "base/words.h"
 #include "proof/graph/knowledge_text.h"
-#include "proof/search/closure.h"
 #include "proof/search/goal_table.h"
 #include "proof/search/proof_array.h"
 
@@ -341,16 +340,17 @@ static EsStatus list_facts(const EsKnowledgeGraph *graph, EsAtom form, AtomList 
 }
 
 // Atoms of the form that the rules add to the facts, if the closure fits its limit.
-static EsStatus list_closure(const EsKnowledgeGraph *graph, int32_t limit, EsAtom form,
-                             AtomList *derived, int *is_complete) {
+static EsStatus list_closure(const EsKnowledgeGraph *graph, const EsAnswersSettings *settings,
+                             EsThreadPool *pool, EsAtom form, AtomList *derived,
+                             EsAnswers *answers) {
     EsClosure *closure = NULL;
-    *is_complete = 0;
-    if (limit == 0) {
+    if (settings->closure_limit == 0) {
         return ES_STATUS_OK;
     }
-    ES_TRY(es_closure_create(graph, limit, &closure));
+    const EsClosureSettings limits = {settings->closure_limit, settings->keeps_closure, pool};
+    ES_TRY(es_closure_create_with(graph, &limits, &closure));
     EsStatus status = ES_STATUS_OK;
-    *is_complete = closure->is_complete;
+    answers->is_closure_known = closure->is_complete;
     int32_t end = closure->is_complete ? es_closure_count(closure, form.predicate) : 0;
     for (int32_t i = es_closure_count_facts(closure, form.predicate); i < end; i++) {
         EsAtom atom = es_closure_atom(closure, form.predicate, i);
@@ -358,15 +358,20 @@ static EsStatus list_closure(const EsKnowledgeGraph *graph, int32_t limit, EsAto
             ES_TRY_GOTO(add_to_list(derived, atom));
         }
     }
+    if (settings->keeps_closure && closure->is_complete) {
+        answers->closure = closure;
+        closure = NULL;
+    }
 done:
     es_closure_destroy(closure);
     return status;
 }
 
 static EsStatus list_candidates(const EsKnowledgeGraph *graph, const EsAnswersSettings *settings,
-                                EsAtom form, AtomList *derived, EsAnswers *answers) {
+                                EsThreadPool *pool, EsAtom form, AtomList *derived,
+                                EsAnswers *answers) {
     answers->method = ES_ANSWERS_CLOSURE;
-    ES_TRY(list_closure(graph, settings->closure_limit, form, derived, &answers->is_closure_known));
+    ES_TRY(list_closure(graph, settings, pool, form, derived, answers));
     if (!answers->is_closure_known) {
         answers->method = ES_ANSWERS_SEARCH;
         ES_TRY(search_candidates(graph, &settings->prover, form, derived, &answers->search));
@@ -383,7 +388,8 @@ static int compare_answers(const void *left, const void *right) {
     return es_atom_compare(&x->atom, &y->atom);
 }
 
-// Puts facts and proved atoms into the answers, and counts the others.
+// Puts facts, proved atoms and those of the closure into the answers, and counts those without a
+// proof within the limits.
 static EsStatus sort_out(const AtomList *facts, const AtomList *derived, const int32_t *depths,
                          EsAnswers *answers) {
     size_t most = (size_t)facts->count + (size_t)derived->count;
@@ -392,14 +398,16 @@ static EsStatus sort_out(const AtomList *facts, const AtomList *derived, const i
         answers->items[answers->count++] = (EsAnswer){facts->atoms[i], 0};
     }
     for (int32_t i = 0; i < derived->count; i++) {
-        if (depths[i] > 0) {
-            answers->items[answers->count++] = (EsAnswer){derived->atoms[i], depths[i]};
+        if (depths[i] > 0 || answers->is_closure_known) {
+            answers->items[answers->count++] =
+                (EsAnswer){derived->atoms[i], depths[i] > 0 ? depths[i] : ES_ANSWER_BEYOND};
         }
         answers->n_deeper += depths[i] == ES_KG_DEPTH_NONE;
         answers->n_undecided += depths[i] == ES_PROVER_DEPTH_UNKNOWN;
     }
     answers->is_complete =
-        !answers->search.is_full && answers->search.n_overlong == 0 && answers->n_undecided == 0;
+        answers->is_closure_known ||
+        (!answers->search.is_full && answers->search.n_overlong == 0 && answers->n_undecided == 0);
     qsort(answers->items, (size_t)answers->count, sizeof *answers->items, compare_answers);
     return ES_STATUS_OK;
 }
@@ -418,8 +426,7 @@ static EsStatus answer_ground(const EsKnowledgeGraph *graph, const EsAnswersSett
     }
     EsStatus status = ES_STATUS_OK;
     if (depth < 1) {
-        ES_TRY_GOTO(list_closure(graph, settings->closure_limit, query, &derived,
-                                 &answers->is_closure_known));
+        ES_TRY_GOTO(list_closure(graph, settings, pool, query, &derived, answers));
     }
     // outside a known closure there is no proof at all, even if a limit was met
     int is_possible = !answers->is_closure_known || derived.count > 0;
@@ -446,7 +453,7 @@ EsStatus es_answers_find(const EsKnowledgeGraph *graph, const EsAnswersSettings 
         goto done;
     }
     ES_TRY_GOTO(list_facts(graph, form, &facts));
-    ES_TRY_GOTO(list_candidates(graph, settings, form, &derived, answers));
+    ES_TRY_GOTO(list_candidates(graph, settings, pool, form, &derived, answers));
     ES_TRY_GOTO(es_allocate((size_t)ES_MAX(derived.count, 1) * sizeof(int32_t), &depths));
     ES_TRY_GOTO(es_prover_find_depths(graph, &settings->prover, pool, derived.atoms, derived.count,
                                       depths, &report));
@@ -463,5 +470,6 @@ done:
 
 void es_answers_destroy(EsAnswers *answers) {
     es_release(answers->items);
+    es_closure_destroy(answers->closure);
     memset(answers, 0, sizeof *answers);
 }

@@ -1,8 +1,9 @@
 // Questions with variables: which atoms of a form can be proved, and in how many steps.
 //
 // An answer is a ground atom of the form asked. Facts are answers of 0 steps; the steps of another
-// are those of its shortest proof, as es_prover_find_depth counts them. Answers are distinct and
-// come in a fixed order: fewest steps first, then by name.
+// are those of its shortest proof, as es_prover_find_depth counts them. One that follows by the
+// closure, but for which the prover has no proof within its limits, is an answer, too; its steps
+// are not known. Answers are distinct and come in a fixed order: fewest steps first, then by name.
 //
 // Candidates come first, their steps afterwards. Where the closure fits its limit, every atom of it
 // that has the form is a candidate: that is exact at any depth, costs well under a second, and does
@@ -22,6 +23,7 @@
 #define ES_PROOF_ANSWERS_H
 
 #include "proof/graph/text_line.h"
+#include "proof/search/closure.h"
 #include "proof/search/conjunction.h"
 #include "proof/search/prover.h"
 
@@ -51,6 +53,7 @@ int es_question_matches(EsAtom form, EsAtom atom);
 typedef struct EsAnswersSettings {
     EsProverSettings prover; // limits of each proof; max_states is the limit of the search too
     int32_t closure_limit;   // atoms; 0: never make the closure
+    int keeps_closure;       // with provenance, in the answers, where one was made
 } EsAnswersSettings;
 
 typedef enum EsAnswersMethod {
@@ -59,9 +62,12 @@ typedef enum EsAnswersMethod {
     ES_ANSWERS_SEARCH
 } EsAnswersMethod;
 
+// the steps of an answer whose proofs are all beyond the limits of the prover
+#define ES_ANSWER_BEYOND INT32_MAX
+
 typedef struct EsAnswer {
     EsAtom atom;
-    int32_t n_steps; // 0: a fact
+    int32_t n_steps; // 0: a fact; ES_ANSWER_BEYOND
 } EsAnswer;
 
 // Counts of the search with free variables; all zero without one.
@@ -77,12 +83,14 @@ typedef struct EsAnswers {
     int32_t count;
     EsAnswersMethod method;
     int is_complete;      // no answer within the limits of the prover is missing
-    int is_closure_known; // an atom that is neither an answer nor counted below has no proof at all
-    int32_t n_deeper;     // atoms that follow, but not within the limits on steps and atoms
-    int32_t n_undecided;  // atoms whose proof met the limit on states
+    int is_closure_known; // no answer is missing at all
+    int32_t n_deeper;    // atoms that follow, but not within the limits on steps and atoms; answers
+                         // when the closure is known
+    int32_t n_undecided; // atoms whose proof met the limit on states; likewise
     int32_t n_steps_otherwise; // a ground question that is a fact: steps of a proof without that
                                // fact, or as EsProverAnswer has it
     EsAnswersReport search;
+    EsClosure *closure; // with provenance, NULL: none was made or asked for; owned
 } EsAnswers;
 
 // Those of es_prover_defaults, and ES_ANSWERS_CLOSURE_LIMIT.

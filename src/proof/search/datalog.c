@@ -51,9 +51,9 @@ typedef struct Batch {
     int64_t number[MAX_PIECES * ES_TUPLE_PARTS + 1];
 } Batch;
 
-// A piece of a batch at work.
+// A piece of a batch at work; on cache lines of its own, as is its share of the scratch memory.
 typedef struct Piece {
-    Batch *batch;
+    _Alignas(2 * ES_ALIGNMENT) Batch *batch;
     const EsPlan *plan;
     EsTupleRelation *head;
     EsTupleBuffer *buffers;
@@ -352,11 +352,17 @@ static EsStatus update_indices(const Batch *batch) {
     return ES_STATUS_OK;
 }
 
+// Words of scratch memory of a piece: bindings and matched tuples.
+static size_t count_scratch(const EsPlans *plans) {
+    size_t n_bytes = ((size_t)plans->n_variables + (size_t)plans->n_places) * sizeof(int32_t);
+    return es_align_up(n_bytes + ES_ALIGNMENT) / sizeof(int32_t);
+}
+
 // Join with n_pieces pieces. *is_over: one had too many candidates, and all are to be dropped.
 static EsStatus join_pieces(Batch *batch, int *is_over) {
     EsDatalog *datalog = batch->datalog;
     size_t n_variables = (size_t)datalog->plans.n_variables;
-    size_t n_words = n_variables + (size_t)datalog->plans.n_places;
+    size_t n_words = count_scratch(&datalog->plans);
     Piece pieces[MAX_PIECES];
     for (int32_t i = 0; i < batch->n_pieces; i++) {
         int32_t *words = datalog->scratch + (size_t)i * n_words;
@@ -557,7 +563,7 @@ EsStatus es_datalog_create(const EsDatalogProgram *program, const EsDatalogSetti
                                 settings->keeps_provenance ? count_proof_words(program, i) : 0);
     }
     ES_TRY_GOTO(es_plans_begin(program, made->relations, &made->plans));
-    size_t n_words = (size_t)made->plans.n_variables + (size_t)made->plans.n_places;
+    size_t n_words = count_scratch(&made->plans);
     ES_TRY_GOTO(es_allocate(MAX_PIECES * n_words * sizeof(int32_t), (void **)&made->scratch));
 done:
     if (status != ES_STATUS_OK) {

@@ -86,7 +86,7 @@ EsStatus es_datalog_add_fact(EsDatalog *datalog, int32_t relation, const int32_t
 // Derive everything, once. `pool` may be NULL: this thread alone.
 EsStatus es_datalog_run(EsDatalog *datalog, EsThreadPool *pool);
 
-// Whether the run came to its end: a tuple that is not there does not follow.
+// Returns whether the run came to its end: a tuple that is not there does not follow.
 int es_datalog_is_complete(const EsDatalog *datalog);
 
 // Tuples of a relation, the facts first, in the order they were added, then in that of derivation.

@@ -452,3 +452,98 @@ done:
     es_release(search.origins);
     return status;
 }
+
+// --- first derivations ---
+
+// A tree that grows, and the closure's number of each node's atom among those of its predicate.
+typedef struct Unfolding {
+    const EsClosure *closure;
+    EsProofNode *nodes; // owned
+    int32_t *numbers;   // owned
+    int64_t count, node_capacity, number_capacity;
+} Unfolding;
+
+// `number` is of no use for a test.
+static EsStatus add_node(Unfolding *unfolding, EsAtom atom, int32_t kind, int32_t number) {
+    int64_t n = unfolding->count;
+    if (n >= ES_PROOF_TREE_MAX_NODES) {
+        return ES_FAIL(MEMORY, "a proof of more than %d atoms", ES_PROOF_TREE_MAX_NODES);
+    }
+    ES_TRY(es_proof_array_grow((void **)&unfolding->nodes, sizeof *unfolding->nodes, n, n + 1,
+                               &unfolding->node_capacity));
+    ES_TRY(es_proof_array_grow((void **)&unfolding->numbers, sizeof *unfolding->numbers, n, n + 1,
+                               &unfolding->number_capacity));
+    unfolding->nodes[n] = (EsProofNode){atom, kind, 0};
+    unfolding->numbers[n] = number;
+    unfolding->count++;
+    return ES_STATUS_OK;
+}
+
+// Find the terms of a rule's variables from the atoms of a derivation. Tests have no number in it
+// and no variable of their own.
+static void bind_derivation(const EsClosure *closure, const EsHornRule *rule,
+                            const int32_t *numbers, int32_t *terms) {
+    for (int k = 0; k < rule->n_body; k++) {
+        EsAtom body = rule->body[k];
+        if (!es_kg_is_test(closure->graph, body.predicate)) {
+            match(terms, body, es_closure_atom(closure, body.predicate, *numbers++));
+        }
+    }
+}
+
+static int32_t bound_term(const int32_t *terms, int32_t term) {
+    return term < 0 ? terms[-1 - term] : term;
+}
+
+// Put the body of a node's derivation behind all nodes.
+static EsStatus unfold_node(Unfolding *unfolding, int64_t i) {
+    const EsKnowledgeGraph *graph = unfolding->closure->graph;
+    if (unfolding->nodes[i].rule == ES_PROOF_NODE_TEST) {
+        return ES_STATUS_OK;
+    }
+    EsDerivation derivation = es_datalog_derivation(
+        unfolding->closure->datalog, unfolding->nodes[i].atom.predicate, unfolding->numbers[i]);
+    if (derivation.rule < 0) {
+        return ES_STATUS_OK;
+    }
+    const EsHornRule *rule = &graph->rules[derivation.rule];
+    int32_t terms[ES_HORN_MAX_VARIABLES] = {0};
+    bind_derivation(unfolding->closure, rule, derivation.body, terms);
+    unfolding->nodes[i].rule = derivation.rule;
+    unfolding->nodes[i].first = (int32_t)unfolding->count;
+    const int32_t *number = derivation.body;
+    for (int k = 0; k < rule->n_body; k++) {
+        EsAtom body = rule->body[k];
+        EsAtom atom = {body.predicate, bound_term(terms, body.a), bound_term(terms, body.b)};
+        if (es_kg_is_test(graph, body.predicate)) {
+            ES_TRY(add_node(unfolding, atom, ES_PROOF_NODE_TEST, 0));
+        } else {
+            ES_TRY(add_node(unfolding, atom, ES_PROOF_NODE_FACT, *number++));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_proof_tree_derive(const EsClosure *closure, EsAtom atom, EsProofTree **tree) {
+    *tree = NULL;
+    const int32_t terms[] = {atom.a, atom.b};
+    int32_t number = es_datalog_find(closure->datalog, atom.predicate, terms);
+    if (number < es_closure_count_facts(closure, atom.predicate)) {
+        return ES_STATUS_OK;
+    }
+    Unfolding unfolding = {.closure = closure};
+    void *made = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(add_node(&unfolding, atom, ES_PROOF_NODE_FACT, number));
+    for (int64_t i = 0; i < unfolding.count; i++) {
+        ES_TRY_GOTO(unfold_node(&unfolding, i));
+    }
+    ES_TRY_GOTO(es_allocate(sizeof **tree, &made));
+    *tree = made;
+    **tree = (EsProofTree){closure->graph, unfolding.nodes, (int32_t)unfolding.count};
+    unfolding.nodes = NULL;
+done:
+    es_release(unfolding.nodes);
+    es_release(unfolding.numbers);
+    return status;
+}

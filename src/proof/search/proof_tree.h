@@ -13,6 +13,7 @@
 #ifndef ES_PROOF_PROOF_TREE_H
 #define ES_PROOF_PROOF_TREE_H
 
+#include "proof/search/closure.h"
 #include "proof/search/prover.h"
 
 ES_EXTERN_C_BEGIN
@@ -52,6 +53,14 @@ EsStatus es_proof_tree_check(const EsProofTree *tree);
 // settings, and `answer` is that of es_prover_find_depth.
 EsStatus es_proof_tree_find(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
                             EsAtom query, EsProofTree **tree, EsProverAnswer *answer);
+
+// the most nodes of a tree of first derivations
+#define ES_PROOF_TREE_MAX_NODES 1000000
+
+// The proof of an atom by the first derivations of a closure with provenance; *tree is NULL when it
+// is not in it or is a fact. A derivation that serves twice is there twice. MEMORY beyond
+// ES_PROOF_TREE_MAX_NODES.
+EsStatus es_proof_tree_derive(const EsClosure *closure, EsAtom atom, EsProofTree **tree);
 
 ES_EXTERN_C_END
 

@@ -14,7 +14,7 @@
 // candidates from one whose slot is asked for to the one at work
 #define AHEAD 12
 // threads fill a new set in as many pieces
-#define N_FILLS 4
+#define N_FILLS 2
 
 static uint64_t mix(uint64_t key) {
     uint64_t mixed = (key ^ (key >> 32)) * 0xD6E8FEB86659FD93u;

@@ -106,7 +106,7 @@ static inline int es_tuple_part(uint64_t key) {
     return (int)(((line ^ (line >> 32)) * 0x9E3779B97F4A7C15u) >> 60);
 }
 
-// Whether the set is bits and has this one.
+// Returns whether the set is bits and has this one.
 static inline int es_tuple_has_bit(const EsTupleRelation *relation, uint64_t key) {
     return relation->bits != NULL && (relation->bits[key >> 6] >> (key & 63) & 1u) != 0;
 }

@@ -50,6 +50,20 @@ facts           3
 closure         6
 valid           0 queries, 0 in the closure (0.0 %), 0 of them facts
 test            3 queries, 2 in the closure (66.7 %), 1 of them facts"
+for threads in 1 3; do
+    run 0 prove closure --data kg --threads $threads --out all.txt
+    expect_part "table" "$out" "closure         6"
+    expect_text "all atoms" "$(sort all.txt)" "p(a,b).
+p(a,c).
+p(a,d).
+p(b,c).
+p(b,d).
+p(c,d)."
+done
+run 0 prove closure --data kg --out /dev/stdout
+expect_text "atoms alone" "$(sort <<< "$out")" "$(sort all.txt)"
+run 1 prove closure --data kg --out nowhere/all.txt
+expect_part "no folder" "$err" "nowhere"
 run 0 prove closure --data kg --limit 5 --json
 expect_part "limit" "$err" "warning: stopped at 5 atoms; the counts are lower bounds"
 expect_part "limit" "$out" '"complete": false'

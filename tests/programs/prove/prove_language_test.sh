@@ -82,7 +82,8 @@ expect_text "an integer that the graph does not have" "$out" "age(X,Y), Y < 12: 
 mkdir no
 printf 'edge(a,b).\nedge(b,c).\nedge(d,a).\nnode(a,a).\nnode(b,b).\nnode(c,c).\nnode(d,d).\n' > no/train.txt
 printf 'r:1:%s\n' 'edge(x,y) -> reach(x,y)' 'edge(x,z), reach(z,y) -> reach(x,y)' \
-    'node(x,x), node(y,y), x != y, not reach(x,y) -> apart(x,y)' > no/rules.txt
+    'node(x,x), node(y,y), x != y, not reach(x,y) -> apart(x,y)' \
+    "'a' != y, apart(x,y) -> far(x,y)" > no/rules.txt
 run 0 prove query "apart(c,X)" --data no
 expect_text "what does not follow" "$out" "apart(c,X): 3 answers
       1  apart(c,a)
@@ -90,10 +91,20 @@ expect_text "what does not follow" "$out" "apart(c,X): 3 answers
       1  apart(c,d)"
 run 0 prove query "apart(c,d)" --data no --explain
 expect_part "a negation in a proof" "$out" "not reach(c,d)  does not follow"
+run 0 prove query "far(c,d)" --data no --max-depth 1 --explain
+expect_text "a proof from the closure has its tests, too" "$out" \
+    "far(c,d): follows, but not within 1 step and 6 atoms (--max-depth, --max-atoms raise it)
+far(c,d)              rule 4: 'a' != y, apart(x,y) -> far(x,y)
+|- a != d             comparison
+\`- apart(c,d)         rule 3: node(x,x), node(y,y), x != y, not reach(x,y) -> apart(x,y)
+   |- node(c,c)       fact
+   |- node(d,d)       fact
+   |- c != d          comparison
+   \`- not reach(c,d)  does not follow"
 run 0 prove query "apart(d,c)" --data no
 expect_text "reached by three edges" "$out" "apart(d,c): no, it does not follow"
 run 0 prove closure --data no
-expect_part "closure" "$out" "closure        19"
+expect_part "closure" "$out" "closure        23"
 run 0 prove query "apart(c,X), edge(X,_)" --data no
 expect_part "several goals" "$out" "apart(c,X), edge(X,_): 3 answers"
 printf "apart(c,d).\n" >> no/train.txt
@@ -118,7 +129,10 @@ run 0 prove closure --data kg
 expect_part "a constant that was meant as a variable" "$err" 'kg/rules.txt:1: "person" is a constant here, and no fact and no query has it; a variable is one letter with digits behind it'
 
 # --- names with blanks, commas and quotes ---
-printf '"lives in"('\''Anna O'\''\'\''Neil'\'',"New York, NY").\n'\''lives in'\''(bob,"say \\"hi\\"").\n' > kg/train.txt
+cat > kg/train.txt << 'END'
+"lives in"('Anna O''Neil',"New York, NY").
+'lives in'(bob,"say \"hi\"").
+END
 printf 'r1:1:"lives in"(x,'\''New York, NY'\'') -> '\''is from'\''(x,"the US")\n' > kg/rules.txt
 printf '"is from"("Anna O'\''Neil",'\''the US'\'')\n' > kg/test.txt
 run 0 prove query "'is from'(X,Y)" --data kg
@@ -130,6 +144,15 @@ run 0 prove query "'is from'('Anna O''Neil',\"the US\")" --data kg --explain
 expect_part "the rule in the proof" "$out" "rule 1: 'lives in'(x,'New York, NY') -> 'is from'(x,'the US')"
 run 0 prove closure --data kg
 expect_part "queries in quotes" "$out" "test            1 query, 1 in the closure"
+mkdir again
+cp kg/rules.txt again/rules.txt
+run 0 prove closure --data kg --out again/train.txt
+run 0 prove closure --data again --out again.txt
+expect_text "all atoms, read back" "$(sort again.txt)" "$(sort again/train.txt)"
+expect_text "all atoms, read back" "$(grep -c . again.txt)" 3
+expect_part "all atoms, in quotes" "$(cat again.txt)" "'lives in'('Anna O\\'Neil','New York, NY')."
+run 0 prove query "'is from'('Anna O''Neil',X)" --data again
+expect_part "a derived atom, now a fact" "$out" "fact  'is from'('Anna O\\'Neil','the US')"
 run 0 prove export --data kg --out names.pl
 run 0 prove query "'is from'(X,Y)" --data names.pl
 expect_part "through Prolog" "$out" "'is from'('Anna O\\'Neil','the US')"

@@ -28,8 +28,31 @@ expect_part "limit" "$out" "
 run 0 prove query "grand(X,X)" --data kg
 expect_text "no answer" "$out" "grand(X,X): 0 answers"
 run 0 prove query "great(ann,X)" --data kg --max-depth 1
-expect_text "the fact helps, so two steps" "$out" "great(ann,X): 0 answers
-1 more follows, but not within 1 step and 6 atoms (--max-depth, --max-atoms raise it)"
+expect_text "the fact helps, so two steps" "$out" "great(ann,X): 1 answer
+   more  great(ann,eve)
+1 of them follows, but not within 1 step and 6 atoms (--max-depth, --max-atoms raise it)"
+run 0 prove query "great(ann,X)" --data kg --max-depth 1 --explain
+expect_part "beyond the limits, by its first derivation" "$out" "   more  steps
+         great(ann,eve)      rule 3: grand(x,z), parent(z,y) -> great(x,y)
+         |- grand(ann,dan)   fact
+         \`- parent(dan,eve)  fact"
+run 0 prove query "great(ann,eve)" --data kg --max-depth 1 --explain
+expect_text "a ground one" "$out" "great(ann,eve): follows, but not within 1 step and 6 atoms (--max-depth, --max-atoms raise it)
+great(ann,eve)      rule 3: grand(x,z), parent(z,y) -> great(x,y)
+|- grand(ann,dan)   fact
+\`- parent(dan,eve)  fact"
+run 0 prove query "great(ann,X)" --data kg --max-depth 1 --json
+for part in '"complete": true' '"count": 1' '"steps": null' '"deeper": 1'; do
+    expect_part "beyond the limits" "$out" "$part"
+done
+run 0 prove query "great(ann,X)" --data kg --max-depth 1 --closure-limit 0 --json
+for part in '"complete": false' '"count": 0' '"deeper": 1'; do
+    expect_part "nothing is complete without the closure" "$out" "$part"
+done
+run 0 prove query "great(ann,eve)" --data kg --closure-limit 0 --json
+expect_part "a ground answer is complete" "$out" '"complete": true'
+run 0 prove query "great(eve,ann)" --data kg --closure-limit 0 --json
+expect_part "no proof found is no answer" "$out" '"complete": false'
 run 0 prove query "great(ann,X)" --data kg --max-depth 1 --closure-limit 0
 expect_text "without closure" "$out" "great(ann,X): 0 answers
 1 more follows, but not within 1 step and 6 atoms (--max-depth, --max-atoms raise it)

@@ -133,3 +133,29 @@ TEST(states_that_do_not_follow_are_refused) {
     EXPECT_STATUS(es_proof_tree_create(graph, ES_GOAL_CONSTRAINED, right, 0, &tree), ARGUMENT);
     es_kg_destroy(graph);
 }
+
+TEST(first_derivations_are_proofs) {
+    int64_t n_trees = 0;
+    for (uint32_t number = 0; number < N_GRAPHS; number++) {
+        RandomGraph random = draw_graph(number, 0);
+        EsKnowledgeGraph *graph = build_graph(&random, 0, -1, "");
+        const EsClosureSettings settings = {.limit = 100000, .keeps_provenance = 1};
+        EsClosure *closure;
+        REQUIRE_OK(es_closure_create_with(graph, &settings, &closure));
+        for (int32_t q = 0; q < graph->splits[ES_KG_SPLIT_TEST].count; q++) {
+            EsAtom atom = graph->splits[ES_KG_SPLIT_TEST].atoms[q];
+            EsProofTree *tree;
+            REQUIRE_OK(es_proof_tree_derive(closure, atom, &tree));
+            EXPECT_EQ(tree != NULL, es_closure_has(closure, atom) && !es_kg_has_fact(graph, atom));
+            if (tree != NULL) {
+                EXPECT(es_atom_equals(tree->nodes[0].atom, atom));
+                EXPECT_STATUS(es_proof_tree_check(tree), OK);
+                n_trees++;
+            }
+            es_proof_tree_destroy(tree);
+        }
+        es_closure_destroy(closure);
+        es_kg_destroy(graph);
+    }
+    EXPECT(n_trees > 5 * N_GRAPHS);
+}
