@@ -23,6 +23,7 @@ typedef struct EsGrowSettings {
     int batch;         // 0 = the task's
     int step_batches;
     int validation_images;
+    int pace;  // 0 = the task's, else 1 + EsGrowthPace
     int gates; // 0 permissive, 1 strict
     int auto_forward;
     int data_split; // 0 whole, 1 share
