@@ -1,18 +1,31 @@
 // Threads claim pieces from a shared counter. A call ends with its last piece, even if a worker has
 // not looked in: one that another process keeps off its core delays no call. Workers spin for a
 // moment before they sleep, since the next call usually follows within microseconds.
+//
+// Where other processes want the cores, a worker may lose its core in the middle of a piece, and the
+// caller waits for as long as the scheduler gives to others: milliseconds, for a call of
+// microseconds. A caller that meets this goes on alone for a while, and longer each time that it
+// meets it again, so that two threads on a busy machine are hardly slower than one.
 #include "base/thread_pool.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "base/machine.h"
 #include "base/memory.h"
 
 // Spins before a worker sleeps: steps follow one another within microseconds, a futex wake-up costs
 // tens of them.
 #define SPINS_BEFORE_SLEEP 4000
+
+// A wait for the last pieces is a stall above this and above so many of the caller's own pieces.
+#define STALL_NS     200000
+#define STALL_PIECES 4
+// Time alone after a stall: doubled by each, made shorter by 1/64 with each call that did not stall.
+#define ALONE_MIN_NS 8000000
+#define ALONE_MAX_NS 256000000
 
 struct EsThreadPool {
     pthread_mutex_t lock;
@@ -26,6 +39,10 @@ struct EsThreadPool {
     EsPieceFunction function;
     void *context;
     int64_t n_pieces;
+
+    // of the caller alone
+    int64_t alone_ns;    // time without workers after the last stall; 0: none is remembered
+    int64_t alone_until; // by es_clock_ns
 
     // a cache line each: waiting workers read the first while working ones count in the second
     _Alignas(ES_ALIGNMENT) _Atomic int64_t n_unclaimed; // above 0: there is work
@@ -48,15 +65,19 @@ static void pause_briefly(void) {
 
 // Claim pieces and run them until none is left. A call ends only when its claimed pieces have, so
 // function and context are those of the piece, even where the thread came late, from another call.
-static void run_pieces(EsThreadPool *pool, int worker) {
+// Returns how many it ran.
+static int64_t run_pieces(EsThreadPool *pool, int worker) {
+    int64_t n_run = 0;
     int64_t n = atomic_load_explicit(&pool->n_unclaimed, memory_order_acquire);
     while (n > 0) {
         if (atomic_compare_exchange_weak(&pool->n_unclaimed, &n, n - 1)) {
             pool->function(pool->context, pool->n_pieces - n, worker);
             atomic_fetch_add_explicit(&pool->n_done, 1, memory_order_release);
             n = atomic_load_explicit(&pool->n_unclaimed, memory_order_acquire);
+            n_run++;
         }
     }
+    return n_run;
 }
 
 static int has_work(EsThreadPool *pool) {
@@ -153,9 +174,37 @@ void es_thread_pool_destroy(EsThreadPool *pool) {
 
 int es_thread_pool_size(const EsThreadPool *pool) { return pool->n_threads; }
 
+// Waits for workers that are still on their last pieces: short, unless another process holds their
+// core, so yield after a while.
+static void wait_for_pieces(EsThreadPool *pool) {
+    int n_spins = 0;
+    while (atomic_load_explicit(&pool->n_done, memory_order_acquire) < pool->n_pieces) {
+        if (n_spins < pool->n_spins) {
+            n_spins++;
+            pause_briefly();
+        } else {
+            sched_yield();
+        }
+    }
+}
+
+// Notes whether a call stalled: the caller ran n_own pieces from start_ns to own_end_ns and then
+// waited.
+static void note_stall(EsThreadPool *pool, int64_t n_own, int64_t start_ns, int64_t own_end_ns) {
+    int64_t end_ns = es_clock_ns(), waited_ns = end_ns - own_end_ns;
+    if (n_own == 0 || waited_ns < STALL_NS ||
+        waited_ns < STALL_PIECES * (own_end_ns - start_ns) / n_own) {
+        pool->alone_ns -= pool->alone_ns / 64;
+        return;
+    }
+    pool->alone_ns = ES_MIN(ES_MAX(2 * pool->alone_ns, ALONE_MIN_NS), ALONE_MAX_NS);
+    pool->alone_until = end_ns + pool->alone_ns;
+}
+
 void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
                         void *context) {
-    if (pool->n_threads == 1 || n_pieces <= 1) {
+    int64_t start_ns = pool->n_threads > 1 && n_pieces > 1 ? es_clock_ns() : 0;
+    if (start_ns == 0 || start_ns < pool->alone_until) {
         for (int64_t piece = 0; piece < n_pieces; piece++) {
             function(context, piece, 0);
         }
@@ -167,16 +216,7 @@ void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction fu
     atomic_store_explicit(&pool->n_done, 0, memory_order_relaxed);
     atomic_store(&pool->n_unclaimed, n_pieces);
     wake_workers(pool);
-    run_pieces(pool, 0);
-    // a worker still on its last piece: short, unless another process holds its core, so yield
-    // after a while
-    int n_spins = 0;
-    while (atomic_load_explicit(&pool->n_done, memory_order_acquire) < n_pieces) {
-        if (n_spins < pool->n_spins) {
-            n_spins++;
-            pause_briefly();
-        } else {
-            sched_yield();
-        }
-    }
+    int64_t n_own = run_pieces(pool, 0), own_end_ns = es_clock_ns();
+    wait_for_pieces(pool);
+    note_stall(pool, n_own, start_ns, own_end_ns);
 }

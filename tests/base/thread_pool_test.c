@@ -117,7 +117,7 @@ TEST(rounds_after_the_workers_sleep) {
     EsThreadPool *pool = NULL;
     int count[4] = {0};
     REQUIRE_OK(es_thread_pool_create(&pool, 4));
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 8; round++) {
         struct timespec pause = {0, 3000000};
         nanosleep(&pause, NULL);
         es_thread_pool_run(pool, 4, count_piece, count);
@@ -228,4 +228,54 @@ TEST(a_call_does_not_wait_for_a_worker_that_another_process_keeps_off) {
     }
     es_thread_pool_destroy(pool);
     EXPECT_EQ(sigaction(SIGUSR1, &before, NULL), 0);
+}
+
+// --- workers that are kept off their core ---
+
+typedef struct Stall {
+    _Atomic int n_by_worker[2]; // pieces run by the caller, and by the worker
+} Stall;
+
+// The caller's pieces end at once; the worker's takes as if another process had its core.
+static void stall_worker(void *context, int64_t piece, int worker) {
+    Stall *stall = context;
+    (void)piece;
+    atomic_fetch_add(&stall->n_by_worker[worker], 1);
+    if (worker == 1) {
+        nanosleep(&(struct timespec){.tv_nsec = 4000000}, NULL);
+    } else if (piece == 0) {
+        // the others are left to the worker until it has begun
+        for (int i = 0; i < 1000 && atomic_load(&stall->n_by_worker[1]) == 0; i++) {
+            nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL);
+        }
+    }
+}
+
+static void count_worker(void *context, int64_t piece, int worker) {
+    Stall *stall = context;
+    (void)piece;
+    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    atomic_fetch_add(&stall->n_by_worker[worker], 1);
+}
+
+// Behind a stall calls are the caller's alone, and later ones are shared again.
+TEST(a_stalled_call_is_followed_by_calls_alone) {
+    EsThreadPool *pool = NULL;
+    int n_alone = 0, n_shared = 0;
+    REQUIRE_OK(es_thread_pool_create(&pool, 2));
+    for (int round = 0; round < 8; round++) {
+        Stall first = {0}, second = {0}, third = {0};
+        es_thread_pool_run(pool, 8, stall_worker, &first);
+        es_thread_pool_run(pool, 16, count_worker, &second);
+        EXPECT_EQ(second.n_by_worker[0] + second.n_by_worker[1], 16);
+        n_alone += first.n_by_worker[1] > 0 && second.n_by_worker[1] == 0;
+        // the longest time alone is 256 ms
+        nanosleep(&(struct timespec){.tv_nsec = 260000000}, NULL);
+        es_thread_pool_run(pool, 16, count_worker, &third);
+        n_shared += third.n_by_worker[1] > 0;
+    }
+    es_thread_pool_destroy(pool);
+    // a machine that is busy itself may hide one or the other, not always
+    EXPECT(n_alone > 0);
+    EXPECT(n_shared > 0);
 }
