@@ -350,13 +350,15 @@ static EsStatus run_variant(Contest *contest, int a) {
         return run_episodes(contest, runner, contest->policies[a], NULL, a);
     }
     int64_t n_parameters = find_final_size(contest);
+    // hosts come in a few sizes: a tenth more, so that the nearest is rarely the host itself
+    int64_t n_static = n_parameters + n_parameters / 10;
     EsHostSpec host;
     switch (es_grow_baseline_parse(contest->evaluation->variants[a].name)) {
     case ES_BASELINE_WIDER:
-        host = es_host_widen(&runner->host, n_parameters);
+        host = es_host_widen(&runner->host, n_static);
         return run_static(contest, &host, a);
     case ES_BASELINE_DEEPER:
-        return run_deeper(contest, n_parameters, a);
+        return run_deeper(contest, n_static, a);
     case ES_BASELINE_SCRATCH:
         return run_alone(contest, runner, contest->finals, a);
     default:
