@@ -23,9 +23,11 @@
 // A wait for the last pieces is a stall above this and above so many of the caller's own pieces.
 #define STALL_NS     200000
 #define STALL_PIECES 4
-// Time alone after a stall: doubled by each, made shorter by 1/64 with each call that did not stall.
-#define ALONE_MIN_NS 8000000
-#define ALONE_MAX_NS 256000000
+// Time alone after a stall: twice that after the stall before, unless calls have been shared for so
+// many times as long without one.
+#define ALONE_MIN_NS  2000000
+#define ALONE_MAX_NS  256000000
+#define FORGET_FACTOR 8
 
 struct EsThreadPool {
     pthread_mutex_t lock;
@@ -41,7 +43,7 @@ struct EsThreadPool {
     int64_t n_pieces;
 
     // of the caller alone
-    int64_t alone_ns;    // time without workers after the last stall; 0: none is remembered
+    int64_t alone_ns;    // time without workers after the last stall
     int64_t alone_until; // by es_clock_ns
 
     // a cache line each: waiting workers read the first while working ones count in the second
@@ -194,10 +196,10 @@ static void note_stall(EsThreadPool *pool, int64_t n_own, int64_t start_ns, int6
     int64_t end_ns = es_clock_ns(), waited_ns = end_ns - own_end_ns;
     if (n_own == 0 || waited_ns < STALL_NS ||
         waited_ns < STALL_PIECES * (own_end_ns - start_ns) / n_own) {
-        pool->alone_ns -= pool->alone_ns / 64;
         return;
     }
-    pool->alone_ns = ES_MIN(ES_MAX(2 * pool->alone_ns, ALONE_MIN_NS), ALONE_MAX_NS);
+    int is_frequent = start_ns - pool->alone_until < FORGET_FACTOR * pool->alone_ns;
+    pool->alone_ns = is_frequent ? ES_MIN(2 * pool->alone_ns, ALONE_MAX_NS) : ALONE_MIN_NS;
     pool->alone_until = end_ns + pool->alone_ns;
 }
 
