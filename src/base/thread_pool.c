@@ -2,10 +2,10 @@
 // not looked in: one that another process keeps off its core delays no call. Workers spin for a
 // moment before they sleep, since the next call usually follows within microseconds.
 //
-// Where other processes want the cores, a worker may lose its core in the middle of a piece, and the
-// caller waits for as long as the scheduler gives to others: milliseconds, for a call of
-// microseconds. A caller that meets this goes on alone for a while, and longer each time that it
-// meets it again, so that two threads on a busy machine are hardly slower than one.
+// A worker may lose its core to another process in the middle of a piece, and the caller waits for
+// as long as the scheduler gives to others: milliseconds, for a call of microseconds. A caller that
+// meets this goes on alone for a while, and longer each time that it meets it again, so that two
+// threads on a busy machine are hardly slower than one.
 #include "base/thread_pool.h"
 
 #include <pthread.h>

@@ -2,12 +2,12 @@
 // blending (one per environment), at both places of a slot, for 1 to 128 channels, odd maps and
 // single pixels, batches that leave lanes empty; training with all gradients, and evaluation.
 //
-// No bound holds for every graph. Where two pixels of a pooling window are equal but for rounding (a
-// ReLU has cut everything that both are computed from, or chance), or a ReLU's input is 0 but for
-// rounding, Winograd's tiles and the plain kernels decide otherwise, and the gradient takes the way
-// of another pixel: one graph in some hundreds, another one on another machine. A case that misses
-// the bound is therefore drawn again, with other weights and images of the same shape, and both new
-// draws must hold it; a test in which more than MAX_REDRAWN cases miss it fails.
+// No bound holds for every graph. Where two pixels of a pooling window are equal but for rounding
+// (a ReLU has cut everything that both are computed from, or chance), or a ReLU's input is 0 but
+// for rounding, Winograd's tiles and the plain kernels decide otherwise, and the gradient takes the
+// way of another pixel: one graph in some hundreds, another one on another machine. A case that
+// misses the bound is therefore drawn again, with other weights and images of the same shape, and
+// both new draws must hold it; a test in which more than MAX_REDRAWN cases miss it fails.
 #include "es_test.h"
 
 #include "base/random_rules.h"
