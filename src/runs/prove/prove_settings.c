@@ -100,6 +100,8 @@ static const EsConfigKey keys[] = {
     ES_PROOF_POLICY_SETTINGS(POLICY_KEY) // ends in a comma
     CHOICE(embedder, "policy", "embedder", "transe", ES_PROOF_EMBEDDERS,
            "embedding of an atom: transe p + h - t, sum p - h - t"),
+    CHOICE(encoder, "policy", "encoder", "names", ES_PROOF_ENCODERS,
+           "what the policy knows of constants and predicates: their names, or what they do"),
     ES_PPO_SETTINGS(PPO_KEY)                 // likewise
     ES_PROOF_SCHEDULE_SETTINGS(SCHEDULE_KEY) // likewise
     INT(anneal_rounds, "ppo", "anneal_rounds", "0", 0, 1000000000,
@@ -233,6 +235,7 @@ EsProofTrainingSettings es_prove_settings_training(const EsProveSettings *settin
     made.n_steps = settings->n_steps;
     made.policy = settings->policy;
     made.policy.embedder = (EsProofEmbedder)settings->embedder;
+    made.policy.encoder = (EsProofEncoder)settings->encoder;
     made.ppo = settings->ppo;
     memcpy(made.ppo.head, defaults.head, sizeof made.ppo.head);
     made.ppo.auxiliary_clip = defaults.auxiliary_clip;

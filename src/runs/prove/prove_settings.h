@@ -28,7 +28,7 @@ typedef struct EsProveSettings {
     int reward_type;
     // [policy]
     EsProofPolicySettings policy;
-    int embedder;
+    int embedder, encoder;
     // [ppo]
     EsPpoSettings ppo; // es_prove_settings_training fills fields without a key
     EsProofSchedule schedule;
