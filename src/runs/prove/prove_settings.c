@@ -132,6 +132,9 @@ static const EsConfigKey keys[] = {
         "queries of the split test to rank at the end; 0 = all, -1 = no comparison"),
     INT(n_evaluated_corruptions, "evaluate", "corruptions", "100", 0, 1000000000,
         "corruptions per test query and side, 0 = all"),
+    INT(n_proofs, "evaluate", "proofs", "-1", -1, 1000000000,
+        "queries of the split test, of two steps or more, whose proofs by [search] are counted by "
+        "depth; 0 = all, -1 = none"),
 };
 
 EsConfig es_prove_run_config(EsProveSettings *settings) {

@@ -44,6 +44,7 @@ typedef struct EsProveSettings {
     // [evaluate]
     int n_evaluated; // -1 = none
     int n_evaluated_corruptions;
+    int n_proofs; // -1 = none
 } EsProveSettings;
 
 // The declared keys over `settings`, which is filled with defaults.
