@@ -34,6 +34,8 @@ typedef struct Evaluation {
     // filled by the evaluation
     const EsKnowledgeGraph *graph; // owned by the command
     EsRanking *ranking;            // likewise
+    EsProveProofs proofs;          // of a search that a policy guides
+    int has_proofs;
     EsScorerReport report;
     double seconds;
     EsDevice *device;      // of the policy, like the next two; owned by the command
@@ -136,7 +138,7 @@ static EsStatus print_json(const Evaluation *eval) {
     const EsRanking *ranking = eval->ranking;
     const EsScorerReport *report = &eval->report;
     json_t *root = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:f}",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:o, s:f}",
         "settings", describe_settings(eval), "search_settings", describe_search(eval), "fusion",
         es_prove_fusion_describe(&eval->fusion), "all", describe_summary(&ranking->all), "sides",
         describe_sides(eval), "by_depth",
@@ -145,7 +147,8 @@ static EsStatus print_json(const Evaluation *eval) {
         "without_negatives", ranking->n_without, "work", "candidates",
         (json_int_t)report->n_candidates, "proved", (json_int_t)report->n_proved, "limited",
         (json_int_t)report->n_limited, "expanded", (json_int_t)report->n_expanded, "overlong",
-        (json_int_t)report->n_overlong, "overflow", (json_int_t)report->n_overflow, "seconds",
+        (json_int_t)report->n_overlong, "overflow", (json_int_t)report->n_overflow, "proofs",
+        eval->has_proofs ? es_prove_proofs_json(&eval->proofs) : json_null(), "seconds",
         eval->seconds);
     return es_json_print(root, 6);
 }
@@ -244,6 +247,9 @@ static void print_table(const Evaluation *eval) {
         print_predicates(eval);
     }
     print_work(eval);
+    if (eval->has_proofs) {
+        es_prove_print_proofs(&eval->proofs);
+    }
 }
 
 // --- the evaluation ---
@@ -322,6 +328,23 @@ static EsStatus choose_queries(const Evaluation *eval, EsAtom **queries, int32_t
     return ES_STATUS_OK;
 }
 
+// Proofs of the policy's search by depth, beside searches without it.
+static EsStatus count_proofs(Evaluation *eval, EsThreadPool *pool, const EsAtom *queries,
+                             int32_t count) {
+    if (eval->policy == NULL || eval->reference_depth == 0) {
+        return ES_STATUS_OK;
+    }
+    EsProveContest contest = {.graph = eval->graph,
+                              .settings = eval->searches,
+                              .trained = eval->policy,
+                              .pool = pool,
+                              .queries = queries,
+                              .n_queries = count,
+                              .max_steps = ES_MIN(eval->reference_depth, eval->searches.max_depth)};
+    eval->has_proofs = 1;
+    return es_prove_proofs_count(&contest, &eval->proofs);
+}
+
 static EsStatus rank_queries(Evaluation *eval) {
     EsThreadPool *pool = NULL;
     EsKnownAtoms *known = NULL;
@@ -346,6 +369,7 @@ static EsStatus rank_queries(Evaluation *eval) {
                                   &eval->ranking));
     eval->report = es_proof_scorer_report(proofs);
     eval->seconds = es_clock_seconds_since(progress.start_ns);
+    ES_TRY_GOTO(count_proofs(eval, pool, queries, count));
 done:
     es_proof_scorer_destroy(proofs);
     close_policy(eval);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/statistics.h"
 #include "esper/version.h"
 #include "fit/network_report.h"
 #include "growth/host/host_file.h"
