@@ -250,13 +250,15 @@ static void print_table(const Evaluation *eval) {
 
 typedef struct Progress {
     int64_t start_ns, last_ns;
+    int is_fitting; // the queries are those of the fit
 } Progress;
 
 static void show_progress(void *context, int32_t n_done, int32_t count) {
     Progress *progress = context;
     if (es_clock_seconds_since(progress->last_ns) >= PROGRESS_S) {
         progress->last_ns = es_clock_ns();
-        es_log(ES_LOG_INFO, "ranked %d of %d queries in %.0f s", n_done, count,
+        es_log(ES_LOG_INFO, "ranked %d of %d %s in %.0f s", n_done, count,
+               progress->is_fitting ? "validation queries of the fit" : "queries",
                es_clock_seconds_since(progress->start_ns));
     }
 }
@@ -334,7 +336,7 @@ static EsStatus rank_queries(Evaluation *eval) {
     ES_TRY_GOTO(es_known_atoms_create(eval->graph, &known));
     ES_TRY_GOTO(open_policy(eval, es_thread_pool_size(pool)));
     ES_TRY_GOTO(make_scorer(eval, es_thread_pool_size(pool), &proofs));
-    Progress progress = {es_clock_ns(), es_clock_ns()};
+    Progress progress = {es_clock_ns(), es_clock_ns(), eval->fusion.fits};
     eval->settings.progress = show_progress;
     eval->settings.progress_context = &progress;
     ES_TRY_GOTO(find_reference_depths(eval, pool, queries, count, &depths));
@@ -342,6 +344,7 @@ static EsStatus rank_queries(Evaluation *eval) {
     ES_TRY_GOTO(es_prove_fusion_begin(&eval->fusion, eval->graph, known, &eval->settings, pool,
                                       eval->score >= ES_SCORE_PROBABILITY, &scorer));
     es_proof_scorer_reset_report(proofs); // candidates of a fit are not ranked
+    progress.is_fitting = 0;
     ES_TRY_GOTO(es_ranking_create(known, &eval->settings, &scorer, pool, queries, depths, count,
                                   &eval->ranking));
     eval->report = es_proof_scorer_report(proofs);
