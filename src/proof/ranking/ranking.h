@@ -35,8 +35,8 @@ typedef struct EsCandidateScore {
 // Scores the candidates: a prover, a search, an embedding model, or several of them combined.
 typedef struct EsCandidateScorer {
     void *context;
-    // Fill scores (count). Threads call it at the same time, each with its own `worker`, below the
-    // size of the pool; a candidate's score must not depend on that, nor on the others of the call.
+    // Fill scores (count), which are compared within the call alone. Threads call it at the same
+    // time, each with its own `worker`, below the size of the pool; scores must not depend on that.
     EsStatus (*score)(void *context, int worker, const EsAtom *candidates, int32_t count,
                       EsCandidateScore *scores);
 } EsCandidateScorer;
