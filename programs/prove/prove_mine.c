@@ -8,6 +8,7 @@
 #include "proof/graph/knowledge_graph.h"
 #include "proof/search/rule_miner.h"
 #include "prove/prove_action.h"
+#include "runs/stop_signal.h"
 
 // between two lines of progress
 #define PROGRESS_NS 2000000000
@@ -26,9 +27,13 @@ static void report_progress(void *context, int64_t n_done, int64_t n_all) {
     int64_t now_ns = es_clock_ns();
     if (now_ns - mining->reported_ns >= PROGRESS_NS) {
         mining->reported_ns = now_ns;
-        es_message("mine: counted the bodies of %lld of %lld relations\n", (long long)n_done,
-                   (long long)n_all);
+        es_message("mine: counted %lld of %lld parts\n", (long long)n_done, (long long)n_all);
     }
+}
+
+static int should_stop(void *context) {
+    (void)context;
+    return es_stop_signal_time_ns() != 0;
 }
 
 static json_t *rule_json(const EsKnowledgeGraph *graph, const EsMinedRule *rule) {
@@ -86,6 +91,11 @@ static EsStatus run_mine(Mining *mining) {
     EsThreadPool *pool = NULL;
     EsMinedRules rules = {.items = NULL};
     EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_stop_signal_begin("\nstopping; no rules are kept\n",
+                                "\nstopped at once; nothing was written\n"));
+    if (mining->out != NULL) {
+        ES_TRY_GOTO(es_file_writer_try(mining->out));
+    }
     ES_TRY_GOTO(es_prove_source_load_using(mining->source, ES_KG_RULES_LEFT_OUT, &graph));
     ES_TRY_GOTO(es_thread_pool_create(&pool, mining->n_threads));
     int64_t start_ns = es_clock_ns();
@@ -104,6 +114,7 @@ static EsStatus run_mine(Mining *mining) {
         print_table(mining, graph, &rules, n_shown);
     }
 done:
+    es_stop_signal_end();
     es_mined_rules_destroy(&rules);
     es_thread_pool_destroy(pool);
     es_kg_destroy(graph);
@@ -120,8 +131,8 @@ EsExit cmd_prove_mine(int argc, char **argv) {
                       "minimum facts that a rule derives"),
         ES_OPTION_FLOAT("min-confidence", &mining.settings.min_confidence, "0.5", 0, 1, "X",
                         "minimum share of facts among the pairs that a rule derives"),
-        ES_OPTION_INT("max-body", &mining.settings.max_body, "2", 1, 2, "N",
-                      "maximum atoms of a body"),
+        ES_OPTION_INT("max-body", &mining.settings.max_body, "2", 1, 3, "N",
+                      "maximum atoms of a body; 3 adds paths of three steps"),
         ES_OPTION_FLOAT("held-out", &mining.settings.held_out, "0.1", 0, 0.9, "X",
                         "share of the facts kept back to check the rules with"),
         ES_OPTION_TEXT("out", &mining.out, NULL, "FILE", "write all rules there, as a rule file"),
@@ -133,7 +144,7 @@ EsExit cmd_prove_mine(int argc, char **argv) {
     const EsOptionTable table = {
         .command = "prove mine",
         .usage = "[options]",
-        .summary = "Finds rules of one or two atoms that the facts obey, the most confident "
+        .summary = "Finds rules of one to three atoms that the facts obey, the most confident "
                    "first. The graph needs\nno rules of its own; --seed also picks the facts kept "
                    "back.",
         .example = "esper prove mine --data kg/family --min-confidence 0.5 --out mined.txt",
@@ -149,6 +160,7 @@ EsExit cmd_prove_mine(int argc, char **argv) {
     mining.settings.min_support = min_support;
     mining.settings.seed = (uint64_t)source.seed;
     mining.settings.report = report_progress;
+    mining.settings.should_stop = should_stop;
     mining.settings.report_context = &mining;
     return es_command_finish("prove mine", run_mine(&mining));
 }
