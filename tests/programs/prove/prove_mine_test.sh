@@ -107,6 +107,17 @@ sed -i '$d' great/train.txt
 run 0 prove query "great(a13,X)" --data great --rules "$folder/long.txt"
 expect_part "mined rules prove" "$out" "great(a13,d13)"
 
+# --- rules with constants: all of rome speak latin, and one more does ---
+mkdir towns
+for ((i = 0; i < 11; i++)); do printf 'lives(p%d,rome).\nspeaks(p%d,latin).\n' $i $i; done > towns/train.txt
+printf 'speaks(q,latin).\nlives(q,oslo).\n' >> towns/train.txt
+run 0 prove mine --data towns --constants
+expect_part "constants" "$out" '     11       1.000  lives(x,"rome") -> speaks(x,"latin")'
+expect_part "any constant" "$out" '     12       1.000  lives(x,z) -> speaks(x,"latin")'
+expect_part "the other way round" "$out" '     11       0.917  speaks(x,"latin") -> lives(x,"rome")'
+run 0 prove mine --data towns --constants --json
+expect_part "constants as JSON" "$out" '"rule": "lives(x,\"rome\") -> speaks(x,\"latin\")"'
+
 # --- Ctrl-C keeps nothing ---
 "$esper" prove mine --generated 30000 --max-body 3 --threads 1 --out stopped.txt > /dev/null 2> stopped.err &
 pid=$!
