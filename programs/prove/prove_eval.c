@@ -278,15 +278,14 @@ static void print_table(const Evaluation *eval) {
 
 typedef struct Progress {
     int64_t start_ns, last_ns;
-    int is_fitting; // the queries are those of the fit
+    const char *what; // is ranked
 } Progress;
 
 static void show_progress(void *context, int32_t n_done, int32_t count) {
     Progress *progress = context;
     if (es_clock_seconds_since(progress->last_ns) >= PROGRESS_S) {
         progress->last_ns = es_clock_ns();
-        es_log(ES_LOG_INFO, "ranked %d of %d %s in %.0f s", n_done, count,
-               progress->is_fitting ? "validation queries of the fit" : "queries",
+        es_log(ES_LOG_INFO, "ranked %d of %d %s in %.0f s", n_done, count, progress->what,
                es_clock_seconds_since(progress->start_ns));
     }
 }
@@ -394,16 +393,17 @@ static EsStatus rank_queries(Evaluation *eval) {
     ES_TRY_GOTO(es_thread_pool_create(&pool, eval->n_threads));
     ES_TRY_GOTO(es_known_atoms_create(eval->graph, &known));
     int64_t start_ns = es_clock_ns();
-    ES_TRY_GOTO(begin_scores(eval, known, pool, &proofs, &scorer));
-    Progress progress = {es_clock_ns(), es_clock_ns(), eval->fusion.fits};
+    Progress progress = {start_ns, start_ns, "times validation queries of the choice"};
     eval->settings.progress = show_progress;
     eval->settings.progress_context = &progress;
+    ES_TRY_GOTO(begin_scores(eval, known, pool, &proofs, &scorer));
+    progress = (Progress){es_clock_ns(), es_clock_ns(), "validation queries of the fit"};
     ES_TRY_GOTO(find_reference_depths(eval, pool, queries, count, &depths));
     int gives_probability = eval->confidence.is_used || eval->score >= ES_SCORE_PROBABILITY;
     ES_TRY_GOTO(es_prove_fusion_begin(&eval->fusion, eval->graph, known, &eval->settings, pool,
                                       gives_probability, &scorer));
     reset_report(eval, proofs); // candidates of a fit are not ranked
-    progress.is_fitting = 0;
+    progress = (Progress){es_clock_ns(), es_clock_ns(), "queries"};
     ES_TRY_GOTO(es_ranking_create(known, &eval->settings, &scorer, pool, queries, depths, count,
                                   &eval->ranking));
     make_report(eval, proofs);

@@ -2,6 +2,7 @@
 // and their corruptions are listed once, under the loosest thresholds, and every setting of the
 // grid ranks by the part of the lists that it lets through. Sums run over the queries in order, so
 // that they do not depend on the threads.
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/first_error.h"
@@ -59,6 +60,8 @@ typedef struct Choosing {
     uint64_t *passes;    // by rule: bits of the filters that let it through; owned
     Chooser *workers;    // owned
     int n_workers;
+    atomic_int n_done;   // queries, under all smoothings
+    int32_t n_all;       // of them
     double *reciprocals; // by query, filter and aggregation; owned
 } Choosing;
 
@@ -178,6 +181,11 @@ static void rank_piece(void *context, int64_t piece, int worker_index) {
     if (worker->first_error.status == ES_STATUS_OK) {
         es_first_error_capture(&worker->first_error, rank_query(c, worker, piece));
     }
+    int32_t n_done = atomic_fetch_add(&c->n_done, 1) + 1;
+    // worker 0 is the calling thread
+    if (worker_index == 0 && c->ranking->progress != NULL) {
+        c->ranking->progress(c->ranking->progress_context, n_done, c->n_all);
+    }
 }
 
 // --- one smoothing ---
@@ -255,11 +263,13 @@ EsStatus es_confidence_choose(const EsKnownAtoms *known, const EsKnowledgeGraph 
                               const EsPathRules *rules, const EsRankingSettings *ranking,
                               EsThreadPool *pool, const EsAtom *queries, int32_t count,
                               EsConfidenceSettings *settings, EsConfidenceChoice *choice) {
+    ES_ASSERT(count <= INT32_MAX / (int32_t)ES_COUNT_OF(smoothings));
     if (count < 1) {
         return ES_FAIL(ARGUMENT, "confidences: no queries to choose thresholds on");
     }
     Choosing c = {.known = known, .ranking = ranking, .queries = queries};
     c.n_workers = es_thread_pool_size(pool);
+    c.n_all = (int32_t)ES_COUNT_OF(smoothings) * count;
     choice->n_tried = 0;
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(make_workers(&c, count));

@@ -89,8 +89,8 @@ typedef struct EsConfidenceChoice {
 } EsConfidenceChoice;
 
 // Fill the settings from a grid, by the mean reciprocal rank of the queries among their corruptions
-// as `ranking` draws them; of equals the first. The same for any number of threads. ARGUMENT
-// without queries.
+// as `ranking` draws them; of equals the first. Its progress is called as in a ranking, once for
+// every query and smoothing. The same for any number of threads. ARGUMENT without queries.
 EsStatus es_confidence_choose(const EsKnownAtoms *known, const EsKnowledgeGraph *graph,
                               const EsPathRules *rules, const EsRankingSettings *ranking,
                               EsThreadPool *pool, const EsAtom *queries, int32_t count,

@@ -258,6 +258,27 @@ static double rank(const Village *village, const EsConfidenceSettings *settings,
     return mrr;
 }
 
+static void count_call(void *context, int32_t n_done, int32_t count) {
+    int32_t *n_calls = context;
+    *n_calls += n_done <= count;
+}
+
+TEST(the_choice_reports_progress) {
+    Village village = make_village(1);
+    EsConfidenceSettings settings;
+    EsConfidenceChoice choice = {0};
+    EsRankingSettings corruptions = es_ranking_defaults();
+    int32_t n_calls = 0;
+    corruptions.n_corruptions = 5;
+    corruptions.progress = count_call;
+    corruptions.progress_context = &n_calls;
+    REQUIRE_OK(es_confidence_choose(village.known, village.graph, &village.rules, &corruptions,
+                                    village.pool, village.graph->splits[ES_KG_SPLIT_VALID].atoms, 4,
+                                    &settings, &choice));
+    EXPECT_EQ(n_calls, 3 * 4);
+    destroy_village(&village);
+}
+
 static EsConfidenceSettings choose(const Village *village, int32_t count,
                                    EsConfidenceChoice *choice) {
     EsConfidenceSettings settings;
