@@ -571,10 +571,9 @@ static EsStatus apply_options(const Typed *typed, Evaluation *eval) {
 #define SEARCH_OPTIONS(typed)                                                                      \
     ES_OPTION_TEXT("search", &(typed)->search, "prover", "NAME",                                   \
                    "prover, breadth, best_first, beam, greedy or sampled"),                        \
-        ES_OPTION_TEXT("score", &(typed)->score, "proved", "NAME",                                 \
-                       "proved, shortest (proof first), probability, evidence (of all proofs); "   \
-                       "or confidence "                                                            \
-                       "(of mined rules)"),                                                        \
+        ES_OPTION_TEXT(                                                                            \
+            "score", &(typed)->score, "proved", "NAME",                                            \
+            "proved, shortest, probability, evidence (of all proofs) or confidence (of rules)"),   \
         ES_OPTION_FLOAT("temperature", &(typed)->temperature, "3", 0.001, 1e6, "X",                \
                         "divisor of log-probabilities of proofs in --score evidence"),             \
         ES_OPTION_INT("max-depth", &(typed)->max_depth, "4", 1, ES_SEARCH_MAX_DEPTH, "N",          \
