@@ -49,7 +49,8 @@ static const EsConfigKey keys[] = {
     ES_RUN_CONFIG_KEYS_CALLED(
         EsFitSettings, run, "fit", "epoch", "0", 0,
         "total number of epochs; 0 = 20, of rows at least 300 updates, or with max_seconds as many "
-        "as end in time"),
+        "as end in time",
+        "cpu, cuda or cuda:N"),
     ES_DATA_CONFIG_KEYS(EsFitSettings, data, "fit",
                         "data set: a folder of images by class, .npy, .csv, IDX or CIFAR-10 files, "
                         "fashion-mnist, tiny, generated"),

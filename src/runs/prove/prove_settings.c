@@ -60,7 +60,8 @@
     ES_CONFIG_CHOICE(EsProveSettings, field, section, key, start, words, help)
 
 static const EsConfigKey keys[] = {
-    ES_RUN_CONFIG_KEYS(EsProveSettings, run, "prove", "200"),
+    ES_RUN_CONFIG_KEYS_CALLED(EsProveSettings, run, "prove", "round", "200", 1,
+                              "total number of rounds", "cpu"),
     ES_CONFIG_TEXT(EsProveSettings, folder, "prove", "folder", "",
                    "folder with train.txt, rules.txt, valid.txt, test.txt (empty: generated)"),
     ES_CONFIG_TEXT(EsProveSettings, rules, "prove", "rules", "",

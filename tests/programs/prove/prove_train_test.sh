@@ -256,6 +256,10 @@ printf '[grow]\nenvs = 4\n' > other.ini
 run 2 prove train --config other.ini
 expect_part "section" "$err" "grow"
 run 2 prove train --config a/policy.safetensors
+run 0 prove train --help
+help=$(grep -e '--device' <<< "$out")
+expect_part "devices offered" "$help" "cpu"
+[[ $help != *cuda* ]] || fail "--help offers a device that is refused: $help"
 run 2 prove train --device cuda --rounds 1
 expect_part "device" "$err" "proofs are trained on the cpu"
 run 2 prove train --resume a --ppo.rate=0.5 --quiet
