@@ -35,6 +35,26 @@ static inline ES_HOST_DEVICE EsSeedCensus es_seed_census(const EsGrowthSettings 
     return census;
 }
 
+// Trainable numbers of the living seeds and fossils.
+static inline ES_HOST_DEVICE int64_t es_seeds_parameters(const EsGrowthSettings *settings,
+                                                         const EsSeed *seeds) {
+    int64_t n = 0;
+    for (int32_t s = 0; s < settings->n_slots; s++) {
+        n += es_stage_in(seeds[s].stage, ES_STAGES_LIVING) ? seeds[s].n_parameters : 0;
+    }
+    return n;
+}
+
+// Parameters that the budget has left, 0 when it is exceeded; INT64_MAX without a limit.
+static inline ES_HOST_DEVICE int64_t es_parameters_left(const EsGrowthSettings *settings,
+                                                        const EsSeed *seeds) {
+    if (settings->max_parameters <= 0) {
+        return INT64_MAX;
+    }
+    int64_t used = settings->n_host_parameters + es_seeds_parameters(settings, seeds);
+    return used < settings->max_parameters ? settings->max_parameters - used : 0;
+}
+
 // GERMINATE: an empty slot, room for a seed, and no other seed before BLENDING or cooling down
 // (sequential development).
 static inline ES_HOST_DEVICE int32_t es_germinate_refusal(const EsGrowthSettings *settings,

@@ -34,6 +34,7 @@ typedef struct EsGrowSettings {
     int is_tf32;   // 0 off, 1 on
     int keep_best; // networks of the last round to write
     // [policy]
+    int policy_version;
     int n_hidden;   // 0 = the task's
     int n_features; // 0 = as hidden
     float dropout;
