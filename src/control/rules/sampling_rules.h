@@ -49,11 +49,11 @@ static inline ES_HOST_DEVICE int32_t es_uniform_bit(uint32_t mask, uint32_t word
 
 static inline ES_HOST_DEVICE EsAction es_uniform_action(const EsActionKey *key,
                                                         const EsActionMasks *masks) {
-    EsAction action;
+    EsAction action = es_action_wait();
     int32_t op = es_uniform_bit(masks->head[ES_HEAD_OP], es_action_word(key, ES_HEAD_OP));
     for (int32_t head = 0; head < ES_HEAD_OP; head++) {
         uint32_t word = es_action_word(key, head);
-        action.head[head] = (int8_t)es_uniform_bit(es_masks_head(masks, op, head), word);
+        action.head[head] = (int8_t)es_uniform_bit(es_masks_next(masks, &action, op, head), word);
     }
     action.head[ES_HEAD_OP] = (int8_t)op;
     return action;
@@ -181,7 +181,8 @@ static inline ES_HOST_DEVICE EsSampled es_policy_sample_from(const EsLogits *log
         if (i > 0 && !es_head_matters(op, head)) {
             continue;
         }
-        uint32_t mask = i == 0 ? masks->head[ES_HEAD_OP] : es_masks_head(masks, op, head);
+        uint32_t mask =
+            i == 0 ? masks->head[ES_HEAD_OP] : es_masks_next(masks, &sampled.action, op, head);
         int32_t size = es_head_size(head, n_slots);
         const float *z =
             logits->is_table

@@ -150,6 +150,11 @@ static EsStatus create_model(EsGrowth *growth, const EsDataset *dataset) {
     model->dataset = dataset;
     ES_TRY(es_growth_layout_create(model));
     fill_settings(growth);
+    int32_t budget = growth->options.settings.max_parameters;
+    if (budget > 0 && budget < model->layout.n_host_weights) {
+        return ES_FAIL(CONFIG, "a budget of %d parameters is too small: the host alone has %lld",
+                       budget, (long long)model->layout.n_host_weights);
+    }
     return es_growth_settings_check(&growth->options.settings);
 }
 

@@ -49,6 +49,8 @@ static const EsConfigKey keys[] = {
                   "hosts that grow side by side"),
     ES_CONFIG_INT(EsGrowSettings, max_seeds, "grow", "max_seeds", "0", 0, 16,
                   "maximum of living seeds and fossils of a host, 0 = no limit"),
+    ES_CONFIG_INT(EsGrowSettings, max_parameters, "grow", "max_params", "0", 0, INT32_MAX,
+                  "budget: maximum of parameters of a host and its seeds, 0 = no limit"),
     ES_CONFIG_INT(EsGrowSettings, episode_steps, "grow", "episode_steps", "0", 0, 100000,
                   "steps of an episode, 0 = the task's"),
     ES_CONFIG_INT(EsGrowSettings, batch, "grow", "batch", "0", 0, 65536,

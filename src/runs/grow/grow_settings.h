@@ -18,9 +18,10 @@ typedef struct EsGrowSettings {
     char slots[128];   // "r0c0,r0c1", "all"
     char policy[1024]; // ppo, heuristic, random, wait, script:FILE, FILE
     int n_envs;
-    int max_seeds;     // 0 = no limit
-    int episode_steps; // 0 = the task's
-    int batch;         // 0 = the task's
+    int max_seeds;      // 0 = no limit
+    int max_parameters; // of a host and its seeds; 0 = no limit
+    int episode_steps;  // 0 = the task's
+    int batch;          // 0 = the task's
     int step_batches;
     int validation_images;
     int gates; // 0 permissive, 1 strict
