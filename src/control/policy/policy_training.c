@@ -598,8 +598,10 @@ static EsStatus fetch_state(const EsLearned *learned, TrainingState *state) {
     ES_TRY(es_stream_copy(stream, &state->n_steps, state->device_steps.data, sizeof state->n_steps,
                           ES_COPY_TO_HOST));
     ES_TRY(es_stream_synchronize(stream));
-    memcpy(state->mean, learned->features.mean, row_bytes);
-    memcpy(state->variance, learned->features.variance, row_bytes);
+    if (state->n_features > 0) {
+        memcpy(state->mean, learned->features.mean, row_bytes);
+        memcpy(state->variance, learned->features.variance, row_bytes);
+    }
     scale_to_numbers(&ppo->rewards, state->rewards);
     scale_to_numbers(&ppo->values, state->values);
     state->counters[COUNTER_UPDATES] = ppo->n_updates;
@@ -619,8 +621,10 @@ static EsStatus store_state(EsLearned *learned, const TrainingState *state) {
     ES_TRY(es_stream_copy(stream, state->device_steps.data, &state->n_steps, sizeof state->n_steps,
                           ES_COPY_TO_DEVICE));
     ES_TRY(es_stream_synchronize(stream));
-    memcpy(learned->features.mean, state->mean, row_bytes);
-    memcpy(learned->features.variance, state->variance, row_bytes);
+    if (state->n_features > 0) {
+        memcpy(learned->features.mean, state->mean, row_bytes);
+        memcpy(learned->features.variance, state->variance, row_bytes);
+    }
     *es_ppo_state(learned->ppo) = ppo_state_of(state);
     learned->features.n_merged = state->counters[COUNTER_MERGED];
     return ES_STATUS_OK;
@@ -732,8 +736,10 @@ EsStatus es_policy_training_append_state(const EsPolicy *policy, EsStateHash *ha
     double scales[6];
     scale_to_numbers(&ppo->rewards, scales);
     scale_to_numbers(&ppo->values, scales + 3);
-    es_state_hash_append_bytes(hash, learned->features.mean, row_bytes);
-    es_state_hash_append_bytes(hash, learned->features.variance, row_bytes);
+    if (row_bytes > 0) {
+        es_state_hash_append_bytes(hash, learned->features.mean, row_bytes);
+        es_state_hash_append_bytes(hash, learned->features.variance, row_bytes);
+    }
     es_state_hash_append_bytes(hash, scales, sizeof scales);
     es_state_hash_append_bytes(hash, counters, sizeof counters);
     return ES_STATUS_OK;

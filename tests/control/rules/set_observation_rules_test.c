@@ -50,6 +50,7 @@ static double left(const RandomLife *life) {
 
 static double learning_rate(const EsGrowthSettings *g, int step) {
     double n = g->episode_steps, at = fmin(step + 1, n), warmup = (double)g->rate_warmup * n;
+    int n_drops = step / g->rate_steps;
     double end = (double)g->rate_final, progress = n > warmup ? (at - warmup) / (n - warmup) : 1;
     if (at < warmup) {
         return at / warmup;
@@ -60,7 +61,7 @@ static double learning_rate(const EsGrowthSettings *g, int step) {
     case ES_DECAY_COSINE:
         return end + (1 - end) * (1 + cos(M_PI * progress)) / 2;
     case ES_DECAY_STEP:
-        return pow((double)g->rate_factor, step / g->rate_steps);
+        return pow((double)g->rate_factor, n_drops);
     default:
         return 1;
     }
