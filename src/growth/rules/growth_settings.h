@@ -23,6 +23,13 @@ enum {
     ES_AUTO_FORWARD_ALL = 7
 };
 
+// Place of a slot in its block.
+typedef enum EsSlotPool {
+    ES_SLOT_POOL_NONE, // the block has no pool
+    ES_SLOT_POOL_BEFORE,
+    ES_SLOT_POOL_AFTER
+} EsSlotPool;
+
 typedef struct EsGrowthSettings {
     // slots, in the order of actions: row by row
     int32_t n_slots;                   // 1..16
@@ -84,6 +91,20 @@ typedef struct EsGrowthSettings {
     int32_t stable_steps; // in a row until the host counts as stabilised
     float stable_gain;    // relative: a loss falling faster is not stable,
     float stable_loss;    // nor one rising faster
+
+    // the budget: parameters of the host and its living seeds together; 0 = no limit
+    int32_t max_parameters;
+
+    // the host and the course of its learning rate, for observations; filled in by the owner of the
+    // host, 0 = unknown
+    int32_t n_host_parameters, n_classes, n_blocks;
+    int32_t slot_channels[ES_SLOTS_MAX];
+    int32_t slot_side[ES_SLOTS_MAX]; // height and width of the maps there
+    int32_t slot_pool[ES_SLOTS_MAX]; // EsSlotPool
+    int32_t rate_decay;              // EsDecay
+    float rate_warmup, rate_final;   // shares of the episode, of the learning rate
+    int32_t rate_steps;              // ES_DECAY_STEP: steps between drops,
+    float rate_factor;               // to this share
 } EsGrowthSettings;
 
 // How soon a seed becomes a part of its host: as published (10 steps in TRAINING), in short stages
