@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/machine.h"
@@ -20,11 +21,11 @@
 // tens of them.
 #define SPINS_BEFORE_SLEEP 4000
 
-// A wait for the last pieces is a stall above this and above so many of the caller's own pieces.
-#define STALL_NS     200000
-#define STALL_PIECES 4
-// Time alone after a stall: twice that after the stall before, unless calls have been shared for so
-// many times as long without one.
+// A wait for the last pieces is a stall from this on, if the workers computed for less than half of
+// it: a piece that takes long is none.
+#define STALL_NS 200000
+// Time alone after a stall, with two threads; a share of it with more, which lose more by it. Twice
+// that after the stall before, unless calls have been shared for so many times as long without one.
 #define ALONE_MIN_NS  2000000
 #define ALONE_MAX_NS  256000000
 #define FORGET_FACTOR 8
@@ -67,19 +68,15 @@ static void pause_briefly(void) {
 
 // Claim pieces and run them until none is left. A call ends only when its claimed pieces have, so
 // function and context are those of the piece, even where the thread came late, from another call.
-// Returns how many it ran.
-static int64_t run_pieces(EsThreadPool *pool, int worker) {
-    int64_t n_run = 0;
+static void run_pieces(EsThreadPool *pool, int worker) {
     int64_t n = atomic_load_explicit(&pool->n_unclaimed, memory_order_acquire);
     while (n > 0) {
         if (atomic_compare_exchange_weak(&pool->n_unclaimed, &n, n - 1)) {
             pool->function(pool->context, pool->n_pieces - n, worker);
             atomic_fetch_add_explicit(&pool->n_done, 1, memory_order_release);
             n = atomic_load_explicit(&pool->n_unclaimed, memory_order_acquire);
-            n_run++;
         }
     }
-    return n_run;
 }
 
 static int has_work(EsThreadPool *pool) {
@@ -176,49 +173,68 @@ void es_thread_pool_destroy(EsThreadPool *pool) {
 
 int es_thread_pool_size(const EsThreadPool *pool) { return pool->n_threads; }
 
-// Waits for workers that are still on their last pieces: short, unless another process holds their
-// core, so yield after a while.
-static void wait_for_pieces(EsThreadPool *pool) {
-    int n_spins = 0;
-    while (atomic_load_explicit(&pool->n_done, memory_order_acquire) < pool->n_pieces) {
-        if (n_spins < pool->n_spins) {
-            n_spins++;
-            pause_briefly();
-        } else {
-            sched_yield();
+// Processor time of all workers so far.
+static int64_t measure_workers_ns(const EsThreadPool *pool) {
+    int64_t total_ns = 0;
+    for (int i = 0; i < pool->n_started; i++) {
+        clockid_t clock;
+        struct timespec time = {0};
+        if (pthread_getcpuclockid(pool->workers[i], &clock) == 0 &&
+            clock_gettime(clock, &time) == 0) {
+            total_ns += (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
         }
     }
+    return total_ns;
 }
 
-// Notes whether a call stalled: the caller ran n_own pieces from start_ns to own_end_ns and then
-// waited.
-static void note_stall(EsThreadPool *pool, int64_t n_own, int64_t start_ns, int64_t own_end_ns) {
-    int64_t end_ns = es_clock_ns(), waited_ns = end_ns - own_end_ns;
-    if (n_own == 0 || waited_ns < STALL_NS ||
-        waited_ns < STALL_PIECES * (own_end_ns - start_ns) / n_own) {
+// Plans the time alone after a stall in a call that was shared from start_ns on.
+static void go_alone(EsThreadPool *pool, int64_t start_ns) {
+    int64_t least_ns = ALONE_MIN_NS / (pool->n_threads - 1);
+    int64_t most_ns = ALONE_MAX_NS / (pool->n_threads - 1);
+    int is_frequent = start_ns - pool->alone_until < FORGET_FACTOR * pool->alone_ns;
+    pool->alone_ns = is_frequent ? ES_MIN(2 * pool->alone_ns, most_ns) : least_ns;
+    pool->alone_until = es_clock_ns() + pool->alone_ns;
+}
+
+static int is_done(const EsThreadPool *pool) {
+    return atomic_load_explicit(&pool->n_done, memory_order_acquire) >= pool->n_pieces;
+}
+
+// Waits for workers that are still on their last pieces: short, unless another process holds their
+// core, so yield after a while.
+static void wait_for_pieces(EsThreadPool *pool, int64_t start_ns) {
+    for (int i = 0; i < pool->n_spins && !is_done(pool); i++) {
+        pause_briefly();
+    }
+    if (is_done(pool)) {
         return;
     }
-    int is_frequent = start_ns - pool->alone_until < FORGET_FACTOR * pool->alone_ns;
-    pool->alone_ns = is_frequent ? ES_MIN(2 * pool->alone_ns, ALONE_MAX_NS) : ALONE_MIN_NS;
-    pool->alone_until = end_ns + pool->alone_ns;
+    int64_t wait_ns = es_clock_ns(), before_ns = measure_workers_ns(pool);
+    while (!is_done(pool)) {
+        sched_yield();
+    }
+    int64_t waited_ns = es_clock_ns() - wait_ns;
+    if (waited_ns >= STALL_NS && measure_workers_ns(pool) - before_ns < waited_ns / 2) {
+        go_alone(pool, start_ns);
+    }
 }
 
 void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
                         void *context) {
-    int64_t start_ns = pool->n_threads > 1 && n_pieces > 1 ? es_clock_ns() : 0;
-    if (start_ns == 0 || start_ns < pool->alone_until) {
-        for (int64_t piece = 0; piece < n_pieces; piece++) {
-            function(context, piece, 0);
-        }
+    int is_single = pool->n_threads == 1 || n_pieces <= 1;
+    int64_t first = 0, now_ns = 0;
+    while (first < n_pieces && (is_single || (now_ns = es_clock_ns()) < pool->alone_until)) {
+        function(context, first++, 0);
+    }
+    if (first == n_pieces) {
         return;
     }
     pool->function = function;
     pool->context = context;
     pool->n_pieces = n_pieces;
-    atomic_store_explicit(&pool->n_done, 0, memory_order_relaxed);
-    atomic_store(&pool->n_unclaimed, n_pieces);
+    atomic_store_explicit(&pool->n_done, first, memory_order_relaxed);
+    atomic_store(&pool->n_unclaimed, n_pieces - first);
     wake_workers(pool);
-    int64_t n_own = run_pieces(pool, 0), own_end_ns = es_clock_ns();
-    wait_for_pieces(pool);
-    note_stall(pool, n_own, start_ns, own_end_ns);
+    run_pieces(pool, 0);
+    wait_for_pieces(pool, now_ns);
 }

@@ -117,7 +117,7 @@ TEST(rounds_after_the_workers_sleep) {
     EsThreadPool *pool = NULL;
     int count[4] = {0};
     REQUIRE_OK(es_thread_pool_create(&pool, 4));
-    for (int round = 0; round < 8; round++) {
+    for (int round = 0; round < 20; round++) {
         struct timespec pause = {0, 3000000};
         nanosleep(&pause, NULL);
         es_thread_pool_run(pool, 4, count_piece, count);
@@ -258,6 +258,52 @@ static void count_worker(void *context, int64_t piece, int worker) {
     atomic_fetch_add(&stall->n_by_worker[worker], 1);
 }
 
+// Computes for 2 ms on a worker, and for a moment on the caller.
+static void compute_unevenly(void *context, int64_t piece, int worker) {
+    Stall *stall = context;
+    (void)piece;
+    atomic_fetch_add(&stall->n_by_worker[worker], 1);
+    struct timespec start, now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+    do {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    } while (worker == 1 && now.tv_sec == start.tv_sec && now.tv_nsec - start.tv_nsec < 2000000);
+    if (worker == 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+}
+
+// A worker that computes for long is no stall: later calls are shared.
+TEST(a_long_piece_is_no_stall) {
+    EsThreadPool *pool = NULL;
+    int n_shared = 0;
+    REQUIRE_OK(es_thread_pool_create(&pool, 2));
+    for (int round = 0; round < 20; round++) {
+        Stall first = {0}, second = {0};
+        es_thread_pool_run(pool, 4, compute_unevenly, &first);
+        es_thread_pool_run(pool, 16, count_worker, &second);
+        n_shared += first.n_by_worker[1] > 0 && second.n_by_worker[1] > 0;
+    }
+    es_thread_pool_destroy(pool);
+    EXPECT(n_shared > 0);
+}
+
+// A call of many pieces that begins alone is shared when that time is over.
+TEST(a_long_call_is_not_alone_to_its_end) {
+    EsThreadPool *pool = NULL;
+    int n_shared = 0;
+    REQUIRE_OK(es_thread_pool_create(&pool, 2));
+    for (int round = 0; round < 4; round++) {
+        Stall first = {0}, second = {0};
+        es_thread_pool_run(pool, 8, stall_worker, &first);
+        es_thread_pool_run(pool, 4000, count_worker, &second); // 0.4 s alone
+        EXPECT_EQ(second.n_by_worker[0] + second.n_by_worker[1], 4000);
+        n_shared += second.n_by_worker[1] > 0;
+    }
+    es_thread_pool_destroy(pool);
+    EXPECT(n_shared > 0);
+}
+
 // Behind a stall calls are the caller's alone, and later ones are shared again.
 TEST(a_stalled_call_is_followed_by_calls_alone) {
     EsThreadPool *pool = NULL;
@@ -266,8 +312,8 @@ TEST(a_stalled_call_is_followed_by_calls_alone) {
     for (int round = 0; round < 8; round++) {
         Stall first = {0}, second = {0}, third = {0};
         es_thread_pool_run(pool, 8, stall_worker, &first);
-        es_thread_pool_run(pool, 16, count_worker, &second);
-        EXPECT_EQ(second.n_by_worker[0] + second.n_by_worker[1], 16);
+        es_thread_pool_run(pool, 4, count_worker, &second); // less than 2 ms
+        EXPECT_EQ(second.n_by_worker[0] + second.n_by_worker[1], 4);
         n_alone += first.n_by_worker[1] > 0 && second.n_by_worker[1] == 0;
         // the longest time alone is 256 ms
         nanosleep(&(struct timespec){.tv_nsec = 260000000}, NULL);
