@@ -98,8 +98,9 @@ typedef struct EsProveProgress {
 // no rule has the predicate of a fact for its head. `progress` may be NULL.
 ES_API EsStatus es_prove_train(EsProve *prove, int n_rounds, EsProveProgress *progress);
 
-// Weights alone: safetensors, as `esper prove train` writes them. A policy fits the graph it was
-// trained on, and a loaded one is searched with; training goes on with its own.
+// Weights alone: safetensors, as `esper prove train` writes them. A policy of names fits the graph
+// it was trained on, one of structure any graph with rules. A loaded one is searched with; training
+// goes on with its own.
 ES_API EsStatus es_prove_save_policy(EsProve *prove, const char *path);
 ES_API EsStatus es_prove_load_policy(EsProve *prove, const char *path);
 

@@ -7,8 +7,9 @@
 
 static const char summary[] =
     "Write a grown network for other programs. NETWORK is a folder with network.json and\n"
-    "network.safetensors, one of these files, or a run made with `esper grow --keep-best`, whose\n"
-    "best network is taken. Every export takes plain inputs, pixels 0..255 or columns as "
+    "network.safetensors, one of these files, or a run of `esper fit` (or `esper grow\n"
+    "--keep-best`), whose best network is taken. Every export takes plain inputs, pixels 0..255 or "
+    "columns as "
     "measured,\n"
     "and normalises inside:\n\n"
     "  --onnx   opset 17; input float32 [N, C, H, W], rows [N, C], any N; output \"logits\"\n"

@@ -14,8 +14,8 @@ enum { CHUNK = 256 }; // inputs read and predicted at a time
 static const char summary[] =
     "Predict with a grown network. NETWORK is a folder with network.json and network.safetensors, "
     "one\n"
-    "of these files, or a run made with `esper grow --keep-best`, whose best network is taken. An\n"
-    "INPUT is\n\n"
+    "of these files, or a run of `esper fit` (or `esper grow --keep-best`), whose best network is\n"
+    "taken. An INPUT is\n\n"
     "  a PNG or JPEG file, or a folder of them with its sub-folders: scaled and letter-boxed\n"
     "  .npy   numbers; images [N, H, W], [N, C, H, W] or [N, H, W, C]; rows [N, D]\n"
     "  .csv   rows; with a header columns are found by name, and others (a label) are left out\n"

@@ -254,6 +254,8 @@ EsExit cmd_grow(int argc, char **argv) {
         ES_OPTION_KEY("episode-steps", "grow.episode_steps", "N"),
         ES_OPTION_KEY("slots", "grow.slots", "LIST"),
         ES_OPTION_KEY("max-seeds", "grow.max_seeds", "N"),
+        ES_OPTION_KEY("pace", "grow.pace", "P"),
+        ES_OPTION_KEY("max-params", "grow.max_params", "N"),
         ES_OPTION_KEY("gates", "grow.gates", "G"),
         ES_OPTION_KEY("keep-best", "grow.keep_best", "K"),
         ES_OPTION_KEY("batch", "grow.batch", "N"),

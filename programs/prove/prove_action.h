@@ -10,6 +10,7 @@
 #include "proof/agent/proof_policy_file.h"
 #include "proof/graph/knowledge_file.h"
 #include "proof/search/proof_rules.h"
+#include "runs/prove/prove_evaluate.h"
 
 // --- the actions ---
 
@@ -100,5 +101,8 @@ const char *es_prove_noun(int64_t count, const char *one, const char *more);
 // Continues a line about searches with the weight of the policy's values in their order; weight 0:
 // prints nothing.
 void es_prove_print_value_weight(double weight);
+
+// Prints a table of proofs by the steps of queries, a column per search.
+void es_prove_print_proofs(const EsProveProofs *proofs);
 
 #endif

@@ -71,7 +71,13 @@ static void print_head(const Curves *curves, const char *first, const char *last
     printf("%s\n", curves->policy_path != NULL ? last : "");
 }
 
-// A line of expansions, and how many times more the untrained policy needs.
+// The fewer expansions of uniform and breadth-first search; -1 when neither has so many proofs.
+static int64_t find_better(const int64_t counts[N_VARIANTS]) {
+    int64_t uniform = counts[VARIANT_UNIFORM], breadth = counts[VARIANT_BREADTH];
+    return uniform < 0 || breadth < 0 ? ES_MAX(uniform, breadth) : ES_MIN(uniform, breadth);
+}
+
+// A line of expansions, and how many times more the better search without a policy needs.
 static void print_share(const Curves *curves, int32_t percent, int is_spent) {
     int32_t n_proofs = proofs_of_share(curves, percent);
     int64_t counts[N_VARIANTS];
@@ -88,10 +94,10 @@ static void print_share(const Curves *curves, int32_t percent, int is_spent) {
     }
     if (curves->policy_path == NULL) {
         printf("\n");
-    } else if (counts[VARIANT_TRAINED] < 0 || counts[VARIANT_UNTRAINED] < 0) {
+    } else if (counts[VARIANT_TRAINED] < 0 || find_better(counts) < 0) {
         printf("       -\n");
     } else {
-        printf(" %7.2f\n", (double)counts[VARIANT_UNTRAINED] / (double)counts[VARIANT_TRAINED]);
+        printf(" %7.2f\n", (double)find_better(counts) / (double)counts[VARIANT_TRAINED]);
     }
 }
 
@@ -131,6 +137,9 @@ static void print_tables(const Curves *curves) {
         for (size_t i = 0; i < ES_COUNT_OF(shares); i++) {
             print_share(curves, shares[i], is_spent);
         }
+    }
+    if (curves->policy_path != NULL) {
+        printf("ratio: the better of uniform and breadth over trained\n");
     }
     printf("%.1f s\n", curves->seconds);
 }

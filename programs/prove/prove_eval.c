@@ -10,6 +10,7 @@
 #include "proof/agent/proof_policy_inference.h"
 #include "proof/ranking/ranking_scorers.h"
 #include "prove/prove_action.h"
+#include "prove/prove_confidence.h"
 #include "prove/prove_fusion.h"
 #include "telemetry/text.h"
 
@@ -29,11 +30,14 @@ typedef struct Evaluation {
     EsRankingSettings settings;
     int n_queries, is_spaced;
     int n_threads, shows_predicates;
-    const char *policy_path; // that guides the search; NULL: none
-    EsProveFusion fusion;    // with an embedding model
+    const char *policy_path;      // that guides the search; NULL: none
+    EsProveFusion fusion;         // with an embedding model
+    EsProveConfidence confidence; // in the place of proofs
     // filled by the evaluation
     const EsKnowledgeGraph *graph; // owned by the command
     EsRanking *ranking;            // likewise
+    EsProveProofs proofs;          // of a search that a policy guides
+    int has_proofs;
     EsScorerReport report;
     double seconds;
     EsDevice *device;      // of the policy, like the next two; owned by the command
@@ -47,6 +51,14 @@ typedef struct Evaluation {
 #define NAME_WIDTH 28
 
 static const char *const side_names[ES_N_CORRUPT_SIDES] = {"head", "tail"};
+
+// a score besides those of proofs
+#define CONFIDENCE "confidence"
+
+// "proved", ..., "confidence".
+static const char *score_name(const Evaluation *eval) {
+    return eval->confidence.is_used ? CONFIDENCE : es_score_kind_names[eval->score];
+}
 
 // "prover", "breadth", ...
 static const char *search_name(int search) {
@@ -105,15 +117,15 @@ static json_t *describe_settings(const Evaluation *eval) {
     const EsRankingSettings *settings = &eval->settings;
     // a path that is not UTF-8 cannot be written as JSON
     json_t *name = json_string(es_prove_source_name(eval->source));
-    return json_pack("{s:o, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:i, s:b, s:I, s:i}", "data",
-                     name != NULL ? name : json_null(), "split", es_prove_split_names[eval->split],
-                     "search", search_name(eval->search), "score", es_score_kind_names[eval->score],
-                     "selection", es_prove_selection_names[eval->prover.selection], "max_depth",
-                     eval->prover.max_depth, "max_atoms", eval->prover.max_atoms, "max_states",
-                     eval->prover.max_states, "spaced", eval->is_spaced, "corruptions",
-                     settings->n_corruptions, "domains", settings->corruptions.uses_domains,
-                     "draw_seed", (json_int_t)settings->corruptions.seed, "queries",
-                     eval->ranking->n_queries);
+    return json_pack(
+        "{s:o, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:i, s:b, s:I, s:i}", "data",
+        name != NULL ? name : json_null(), "split", es_prove_split_names[eval->split], "search",
+        eval->confidence.is_used ? "rules" : search_name(eval->search), "score", score_name(eval),
+        "selection", es_prove_selection_names[eval->prover.selection], "max_depth",
+        eval->prover.max_depth, "max_atoms", eval->prover.max_atoms, "max_states",
+        eval->prover.max_states, "spaced", eval->is_spaced, "corruptions", settings->n_corruptions,
+        "domains", settings->corruptions.uses_domains, "draw_seed",
+        (json_int_t)settings->corruptions.seed, "queries", eval->ranking->n_queries);
 }
 
 // The settings of a search; null for the prover, which has none of them.
@@ -136,16 +148,18 @@ static EsStatus print_json(const Evaluation *eval) {
     const EsRanking *ranking = eval->ranking;
     const EsScorerReport *report = &eval->report;
     json_t *root = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:f}",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:o, s:f}",
         "settings", describe_settings(eval), "search_settings", describe_search(eval), "fusion",
-        es_prove_fusion_describe(&eval->fusion), "all", describe_summary(&ranking->all), "sides",
-        describe_sides(eval), "by_depth",
+        es_prove_fusion_describe(&eval->fusion), "confidence",
+        es_prove_confidence_describe(&eval->confidence), "all", describe_summary(&ranking->all),
+        "sides", describe_sides(eval), "by_depth",
         describe_groups(ranking->by_depth, ranking->n_depths, NULL), "by_predicate",
         describe_groups(ranking->by_predicate, ranking->n_predicates, eval->graph->predicate_names),
         "without_negatives", ranking->n_without, "work", "candidates",
         (json_int_t)report->n_candidates, "proved", (json_int_t)report->n_proved, "limited",
         (json_int_t)report->n_limited, "expanded", (json_int_t)report->n_expanded, "overlong",
-        (json_int_t)report->n_overlong, "overflow", (json_int_t)report->n_overflow, "seconds",
+        (json_int_t)report->n_overlong, "overflow", (json_int_t)report->n_overflow, "proofs",
+        eval->has_proofs ? es_prove_proofs_json(&eval->proofs) : json_null(), "seconds",
         eval->seconds);
     return es_json_print(root, 6);
 }
@@ -176,7 +190,9 @@ static void print_depths(const Evaluation *eval) {
     for (int32_t i = 0; i < ranking->n_depths; i++) {
         int32_t key = ranking->by_depth[i].key;
         char name[32];
-        if (key == ES_KG_DEPTH_NONE) {
+        if (key == ES_KG_DEPTH_NONE && eval->confidence.is_used) {
+            snprintf(name, sizeof name, "no rule fires");
+        } else if (key == ES_KG_DEPTH_NONE) {
             snprintf(name, sizeof name, "none up to %d", max_depth);
         } else if (key == ES_PROVER_DEPTH_UNKNOWN) {
             snprintf(name, sizeof name, "undecided");
@@ -197,6 +213,11 @@ static void print_predicates(const Evaluation *eval) {
 
 static void print_work(const Evaluation *eval) {
     const EsScorerReport *report = &eval->report;
+    if (eval->confidence.is_used) {
+        printf("%lld candidates, a rule fires for %lld; %.1f s\n", (long long)report->n_candidates,
+               (long long)report->n_proved, eval->seconds);
+        return;
+    }
     printf(
         "%lld candidates, %lld proved, %lld undecided at a limit; %lld %s, "
         "%lld %s too long, %lld over the limit on successors; %.1f s\n",
@@ -206,30 +227,40 @@ static void print_work(const Evaluation *eval) {
         (long long)report->n_overflow, eval->seconds);
 }
 
-static void print_table(const Evaluation *eval) {
-    const EsRanking *ranking = eval->ranking;
+// The first line of a table, and what the scores come from.
+static void print_head(const Evaluation *eval) {
     const EsRankingSettings *settings = &eval->settings;
     char corruptions[32] = "all";
     if (settings->n_corruptions > 0) {
         snprintf(corruptions, sizeof corruptions, "%d", settings->n_corruptions);
     }
-    es_print(
-        "%s: %d %s of the split %s against %s %s a side%s, score %s by %s, %s goals, at most %d "
-        "%s and %d %s\n",
-        es_prove_source_name(eval->source), ranking->n_queries,
-        es_prove_noun(ranking->n_queries, "query", "queries"), es_prove_split_names[eval->split],
-        corruptions, es_prove_noun(settings->n_corruptions, "corruption", "corruptions"),
-        settings->corruptions.uses_domains ? " of the same domain" : "",
-        es_score_kind_names[eval->score], search_name(eval->search),
-        es_prove_selection_names[eval->prover.selection], eval->prover.max_depth,
-        es_prove_noun(eval->prover.max_depth, "step", "steps"), eval->prover.max_atoms,
-        es_prove_noun(eval->prover.max_atoms, "atom", "atoms"));
+    es_print("%s: %d %s of the split %s against %s %s a side%s, score %s",
+             es_prove_source_name(eval->source), eval->ranking->n_queries,
+             es_prove_noun(eval->ranking->n_queries, "query", "queries"),
+             es_prove_split_names[eval->split], corruptions,
+             es_prove_noun(settings->n_corruptions, "corruption", "corruptions"),
+             settings->corruptions.uses_domains ? " of the same domain" : "", score_name(eval));
+    if (eval->confidence.is_used) {
+        printf(" of rules\n");
+        return;
+    }
+    printf(" by %s, %s goals, at most %d %s and %d %s\n", search_name(eval->search),
+           es_prove_selection_names[eval->prover.selection], eval->prover.max_depth,
+           es_prove_noun(eval->prover.max_depth, "step", "steps"), eval->prover.max_atoms,
+           es_prove_noun(eval->prover.max_atoms, "atom", "atoms"));
     if (eval->policy_path != NULL) {
         es_print("guided by %s", eval->policy_path);
         es_prove_print_value_weight(eval->searches.value_weight);
         printf(", at most %lld %s\n", (long long)eval->searches.max_expanded,
                es_prove_noun(eval->searches.max_expanded, "node", "nodes"));
     }
+}
+
+static void print_table(const Evaluation *eval) {
+    const EsRanking *ranking = eval->ranking;
+    const EsRankingSettings *settings = &eval->settings;
+    print_head(eval);
+    es_prove_confidence_print(&eval->confidence);
     es_prove_fusion_print(&eval->fusion);
     printf("%-*s %7s   %-5s  %-11s  %-5s  %-5s  %-5s   %7s  %8s\n", NAME_WIDTH, "", "queries",
            "MRR", "95 %", "H@1", "H@3", "H@10", "proved", "negatives");
@@ -244,19 +275,23 @@ static void print_table(const Evaluation *eval) {
         print_predicates(eval);
     }
     print_work(eval);
+    if (eval->has_proofs) {
+        es_prove_print_proofs(&eval->proofs);
+    }
 }
 
 // --- the evaluation ---
 
 typedef struct Progress {
     int64_t start_ns, last_ns;
+    const char *what; // is ranked
 } Progress;
 
 static void show_progress(void *context, int32_t n_done, int32_t count) {
     Progress *progress = context;
     if (es_clock_seconds_since(progress->last_ns) >= PROGRESS_S) {
         progress->last_ns = es_clock_ns();
-        es_log(ES_LOG_INFO, "ranked %d of %d queries in %.0f s", n_done, count,
+        es_log(ES_LOG_INFO, "ranked %d of %d %s in %.0f s", n_done, count, progress->what,
                es_clock_seconds_since(progress->start_ns));
     }
 }
@@ -280,7 +315,7 @@ static void close_policy(Evaluation *eval) {
     es_device_close(eval->device);
 }
 
-// Creates the scorer of the candidates.
+// Creates the scorer of proofs.
 static EsStatus make_scorer(const Evaluation *eval, int n_workers, EsProofScorer **scorer) {
     if (eval->search == 0) {
         return es_proof_scorer_create_prover(eval->graph, &eval->prover, eval->score, n_workers,
@@ -294,7 +329,7 @@ static EsStatus make_scorer(const Evaluation *eval, int n_workers, EsProofScorer
 static EsStatus find_reference_depths(const Evaluation *eval, EsThreadPool *pool,
                                       const EsAtom *queries, int32_t count, int32_t **depths) {
     *depths = NULL;
-    if (eval->search == 0 || eval->reference_depth == 0) {
+    if (eval->search == 0 || eval->reference_depth == 0 || eval->confidence.is_used) {
         return ES_STATUS_OK;
     }
     EsProverSettings settings = eval->prover;
@@ -322,30 +357,81 @@ static EsStatus choose_queries(const Evaluation *eval, EsAtom **queries, int32_t
     return ES_STATUS_OK;
 }
 
+// Proofs of the policy's search by depth, beside searches without it.
+static EsStatus count_proofs(Evaluation *eval, EsThreadPool *pool, const EsAtom *queries,
+                             int32_t count) {
+    if (eval->policy == NULL || eval->reference_depth == 0) {
+        return ES_STATUS_OK;
+    }
+    EsProveContest contest = {.graph = eval->graph,
+                              .settings = eval->searches,
+                              .trained = eval->policy,
+                              .pool = pool,
+                              .queries = queries,
+                              .n_queries = count,
+                              .max_steps = ES_MIN(eval->reference_depth, eval->searches.max_depth)};
+    eval->has_proofs = 1;
+    return es_prove_proofs_count(&contest, &eval->proofs);
+}
+
+// The scorer of the candidates, by proofs or by confidences.
+static EsStatus begin_scores(Evaluation *eval, const EsKnownAtoms *known, EsThreadPool *pool,
+                             EsProofScorer **proofs, EsCandidateScorer *scorer) {
+    if (eval->confidence.is_used) {
+        return es_prove_confidence_begin(&eval->confidence, eval->graph, known, &eval->settings,
+                                         pool, eval->fusion.path != NULL, scorer);
+    }
+    ES_TRY(open_policy(eval, es_thread_pool_size(pool)));
+    ES_TRY(make_scorer(eval, es_thread_pool_size(pool), proofs));
+    *scorer = es_proof_scorer_candidates(*proofs);
+    return ES_STATUS_OK;
+}
+
+static void reset_report(const Evaluation *eval, EsProofScorer *proofs) {
+    if (eval->confidence.is_used) {
+        es_confidence_scorer_reset_count(eval->confidence.scorer);
+    } else {
+        es_proof_scorer_reset_report(proofs);
+    }
+}
+
+static void make_report(Evaluation *eval, const EsProofScorer *proofs) {
+    if (eval->confidence.is_used) {
+        es_confidence_scorer_count(eval->confidence.scorer, &eval->report.n_candidates,
+                                   &eval->report.n_proved);
+    } else {
+        eval->report = es_proof_scorer_report(proofs);
+    }
+}
+
 static EsStatus rank_queries(Evaluation *eval) {
     EsThreadPool *pool = NULL;
     EsKnownAtoms *known = NULL;
     EsProofScorer *proofs = NULL;
     EsAtom *queries = NULL;
     int32_t *depths = NULL, count = 0;
+    EsCandidateScorer scorer;
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(choose_queries(eval, &queries, &count));
     ES_TRY_GOTO(es_thread_pool_create(&pool, eval->n_threads));
     ES_TRY_GOTO(es_known_atoms_create(eval->graph, &known));
-    ES_TRY_GOTO(open_policy(eval, es_thread_pool_size(pool)));
-    ES_TRY_GOTO(make_scorer(eval, es_thread_pool_size(pool), &proofs));
-    Progress progress = {es_clock_ns(), es_clock_ns()};
+    int64_t start_ns = es_clock_ns();
+    Progress progress = {start_ns, start_ns, "times validation queries of the choice"};
     eval->settings.progress = show_progress;
     eval->settings.progress_context = &progress;
+    ES_TRY_GOTO(begin_scores(eval, known, pool, &proofs, &scorer));
+    progress = (Progress){es_clock_ns(), es_clock_ns(), "validation queries of the fit"};
     ES_TRY_GOTO(find_reference_depths(eval, pool, queries, count, &depths));
-    EsCandidateScorer scorer = es_proof_scorer_candidates(proofs);
+    int gives_probability = eval->confidence.is_used || eval->score >= ES_SCORE_PROBABILITY;
     ES_TRY_GOTO(es_prove_fusion_begin(&eval->fusion, eval->graph, known, &eval->settings, pool,
-                                      eval->score >= ES_SCORE_PROBABILITY, &scorer));
-    es_proof_scorer_reset_report(proofs); // candidates of a fit are not ranked
+                                      gives_probability, &scorer));
+    reset_report(eval, proofs); // candidates of a fit are not ranked
+    progress = (Progress){es_clock_ns(), es_clock_ns(), "queries"};
     ES_TRY_GOTO(es_ranking_create(known, &eval->settings, &scorer, pool, queries, depths, count,
                                   &eval->ranking));
-    eval->report = es_proof_scorer_report(proofs);
-    eval->seconds = es_clock_seconds_since(progress.start_ns);
+    make_report(eval, proofs);
+    eval->seconds = es_clock_seconds_since(start_ns);
+    ES_TRY_GOTO(count_proofs(eval, pool, queries, count));
 done:
     es_proof_scorer_destroy(proofs);
     close_policy(eval);
@@ -374,7 +460,10 @@ static void warn_of_limits(const Evaluation *eval) {
 static EsStatus run_eval(Evaluation *eval, int as_json) {
     EsKnowledgeGraph *graph = NULL;
     EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(es_prove_source_load(eval->source, &graph));
+    // without proofs a graph needs no rules, but their names are the graph's where there are some
+    ES_TRY_GOTO(es_prove_source_load_using(
+        eval->source, eval->confidence.is_used ? ES_KG_RULES_IF_THERE : ES_KG_RULES_NEEDED,
+        &graph));
     eval->graph = graph;
     if (eval->settings.corruptions.uses_domains) {
         ES_TRY_GOTO(
@@ -389,6 +478,7 @@ static EsStatus run_eval(Evaluation *eval, int as_json) {
     }
 done:
     es_prove_fusion_end(&eval->fusion);
+    es_prove_confidence_end(&eval->confidence);
     es_ranking_destroy(eval->ranking);
     es_kg_destroy(graph);
     return status;
@@ -400,6 +490,7 @@ done:
 typedef struct Typed {
     EsProveSource source;
     EsProveFusion fusion;
+    EsProveConfidence confidence;
     const char *split, *sides, *search, *score, *selection, *policy_path;
     int n_queries, is_spaced, n_corruptions, uses_domains, draw_seed;
     int max_depth, max_atoms, max_states, max_successors, n_nodes, beam_width, n_samples, batch;
@@ -418,18 +509,24 @@ static EsStatus parse_sides(const char *text, int uses_side[ES_N_CORRUPT_SIDES])
 }
 
 static EsStatus parse_words(const Typed *typed, Evaluation *eval) {
-    const char *searches[N_SEARCHES];
+    const char *searches[N_SEARCHES], *scores[ES_N_SCORE_KINDS + 1];
     int score = 0;
     for (int i = 0; i < N_SEARCHES; i++) {
         searches[i] = search_name(i);
     }
+    memcpy(scores, es_score_kind_names, sizeof es_score_kind_names);
+    scores[ES_N_SCORE_KINDS] = CONFIDENCE;
     ES_TRY(es_prove_parse_queries(typed->split, typed->selection, &eval->split,
                                   &eval->prover.selection));
-    ES_TRY(
-        es_prove_parse_word("score", typed->score, es_score_kind_names, ES_N_SCORE_KINDS, &score));
+    ES_TRY(es_prove_parse_word("score", typed->score, scores, ES_COUNT_OF(scores), &score));
     ES_TRY(es_prove_parse_word("search", typed->search, searches, N_SEARCHES, &eval->search));
     ES_TRY(parse_sides(typed->sides, eval->settings.uses_side));
-    eval->score = (EsScoreKind)score;
+    eval->confidence.is_used = score == ES_N_SCORE_KINDS;
+    eval->score = eval->confidence.is_used ? ES_SCORE_PROVED : (EsScoreKind)score;
+    if (eval->confidence.is_used && (eval->search != 0 || typed->policy_path != NULL)) {
+        return ES_FAIL(ARGUMENT, "--score confidence walks rules; it goes with neither --search "
+                                 "nor --policy");
+    }
     eval->searches.selection = eval->prover.selection;
     if (eval->search == 0 && eval->score >= ES_SCORE_PROBABILITY) {
         return ES_FAIL(ARGUMENT, "--score %s needs a --search other than prover", typed->score);
@@ -449,7 +546,9 @@ static EsStatus apply_options(const Typed *typed, Evaluation *eval) {
                        .prover = es_prover_defaults(),
                        .searches = es_proof_search_defaults(),
                        .settings = es_ranking_defaults()};
+    made.confidence = typed->confidence;
     ES_TRY(parse_words(typed, &made));
+    ES_TRY(es_prove_confidence_check(&made.confidence, made.split));
     ES_TRY(es_prove_fusion_check(&typed->fusion, made.split));
     made.fusion = typed->fusion;
     made.n_queries = typed->n_queries;
@@ -498,7 +597,7 @@ static EsStatus apply_options(const Typed *typed, Evaluation *eval) {
                    "prover, breadth, best_first, beam, greedy or sampled"),                        \
         ES_OPTION_TEXT(                                                                            \
             "score", &(typed)->score, "proved", "NAME",                                            \
-            "proved, shortest (proof first), probability, or evidence (of all proofs)"),           \
+            "proved, shortest, probability, evidence (of all proofs) or confidence (of rules)"),   \
         ES_OPTION_FLOAT("temperature", &(typed)->temperature, "3", 0.001, 1e6, "X",                \
                         "divisor of log-probabilities of proofs in --score evidence"),             \
         ES_OPTION_INT("max-depth", &(typed)->max_depth, "4", 1, ES_SEARCH_MAX_DEPTH, "N",          \
@@ -529,6 +628,13 @@ static EsStatus apply_options(const Typed *typed, Evaluation *eval) {
 // Notes options that the chosen search and score have no use for.
 static void note_unused(const EsOptionTable *table, const EsArguments *arguments,
                         const Evaluation *eval, const Typed *typed) {
+    if (!eval->confidence.is_used) {
+        es_options_note_unused(table, arguments, ES_PROVE_CONFIDENCE_NAMES,
+                               "without --score confidence");
+    } else {
+        es_options_note_unused(table, arguments, "max-depth max-atoms max-states selection",
+                               "with --score confidence, which proves nothing");
+    }
     if (eval->search == 0) {
         es_options_note_unused(table, arguments, "max-successors nodes batch end reference-depth",
                                "with --search prover");
@@ -548,10 +654,14 @@ static void note_unused(const EsOptionTable *table, const EsArguments *arguments
     if (!typed->fusion.fits) {
         es_options_note_unused(table, arguments, "fit-queries", "without --fit");
     }
+    if (!eval->confidence.is_used && eval->score < ES_SCORE_PROBABILITY) {
+        es_options_note_unused(table, arguments, "log-weight",
+                               "without --score probability, evidence or confidence");
+    }
     if (typed->fusion.path == NULL || typed->fusion.is_alone) {
-        es_options_note_unused(table, arguments, "embedding-weight bonus penalty per-step",
-                               typed->fusion.is_alone ? "with --embedding-alone"
-                                                      : "without --embedding");
+        es_options_note_unused(
+            table, arguments, "embedding-weight bonus penalty per-step log-weight",
+            typed->fusion.is_alone ? "with --embedding-alone" : "without --embedding");
     }
 }
 
@@ -565,6 +675,7 @@ EsExit cmd_prove_eval(int argc, char **argv) {
         ES_OPTION_TEXT("selection", &typed.selection, "constrained", "NAME",
                        "goal resolved next: constrained (fewest variables) or leftmost"),
         ES_PROVE_FUSION_OPTIONS(&typed.fusion),
+        ES_PROVE_CONFIDENCE_OPTIONS(&typed.confidence),
         ES_OPTION_INT("threads", &typed.n_threads, "0", 0, 1024, "N",
                       "threads; 0: one per processor"),
         ES_OPTION_FLAG("json", &typed.as_json, "print the result as JSON"),

@@ -62,7 +62,8 @@ EsStatus es_prove_fusion_begin(EsProveFusion *fusion, const EsKnowledgeGraph *gr
     EsFusionWeights weights = {.embedding = (float)fusion->weight,
                                .bonus = (float)fusion->bonus,
                                .penalty = (float)fusion->penalty,
-                               .per_step = (float)fusion->per_step};
+                               .per_step = (float)fusion->per_step,
+                               .log_probability = (float)fusion->log_weight};
     EsFusionProofs proofs = {.scorer = *scorer, .gives_probability = gives_probability};
     if (fusion->is_alone) {
         proofs = (EsFusionProofs){.gives_probability = 0};
@@ -122,6 +123,10 @@ void es_prove_fusion_print(const EsProveFusion *fusion) {
              fabs((double)weights->bonus), weights->per_step < 0 ? '+' : '-',
              fabs((double)weights->per_step), weights->penalty < 0 ? '+' : '-',
              fabs((double)weights->penalty));
+    if (weights->log_probability != 0) {
+        printf("and %g times the logarithm of its probability or odds\n",
+               (double)weights->log_probability);
+    }
     if (fusion->fits) {
         printf("fitted on %d validation %s, own weights for %d %s: MRR there %.4f by the "
                "embedding, %.4f before, %.4f after\n",

@@ -13,7 +13,7 @@ typedef struct EsProveFusion {
     const char *path; // of the model; NULL: proofs alone
     int is_alone;     // the embedding without proofs
     int fits, n_fit;  // on this many queries of VALID
-    double weight, bonus, penalty, per_step;
+    double weight, bonus, penalty, per_step, log_weight;
     // filled by es_prove_fusion_begin
     EsEmbeddingModel *model;
     EsFusion *fusion;
@@ -37,7 +37,9 @@ typedef struct EsProveFusion {
         ES_OPTION_FLOAT("penalty", &(fusion)->penalty, "0.5", -1e6, 1e6, "X",                      \
                         "penalty of a candidate without a proof"),                                 \
         ES_OPTION_FLOAT("per-step", &(fusion)->per_step, "0", -1e6, 1e6, "X",                      \
-                        "penalty per step of a proof after the first")
+                        "penalty per step of a proof after the first"),                            \
+        ES_OPTION_FLOAT("log-weight", &(fusion)->log_weight, "0", -1e6, 1e6, "X",                  \
+                        "weight of log-probabilities of proofs, or log-odds of confidences")
 
 // ARGUMENT when the options contradict each other; `split` will be ranked.
 EsStatus es_prove_fusion_check(const EsProveFusion *fusion, EsKgSplit split);

@@ -1,13 +1,18 @@
 // `esper prove mine`: rules that the facts of a graph obey.
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/macros.h"
 #include "cli/frame.h"
 #include "proof/graph/knowledge_graph.h"
+#include "proof/search/path_miner.h"
 #include "proof/search/rule_miner.h"
 #include "prove/prove_action.h"
+#include "runs/stop_signal.h"
 
 // between two lines of progress
 #define PROGRESS_NS 2000000000
@@ -17,6 +22,8 @@ typedef struct Mining {
     EsMinerSettings settings;
     const char *out;
     int limit, as_json, n_threads;
+    int shows_constants;   // rules with constants, too
+    EsPathRules constants; // these, the most confident first
     int64_t reported_ns;
     double seconds;
 } Mining;
@@ -26,9 +33,13 @@ static void report_progress(void *context, int64_t n_done, int64_t n_all) {
     int64_t now_ns = es_clock_ns();
     if (now_ns - mining->reported_ns >= PROGRESS_NS) {
         mining->reported_ns = now_ns;
-        es_message("mine: counted the bodies of %lld of %lld relations\n", (long long)n_done,
-                   (long long)n_all);
+        es_message("mine: counted %lld of %lld parts\n", (long long)n_done, (long long)n_all);
     }
+}
+
+static int should_stop(void *context) {
+    (void)context;
+    return es_stop_signal_time_ns() != 0;
 }
 
 static json_t *rule_json(const EsKnowledgeGraph *graph, const EsMinedRule *rule) {
@@ -44,6 +55,71 @@ static json_t *rule_json(const EsKnowledgeGraph *graph, const EsMinedRule *rule)
                      "kept_confidence", es_mined_rule_kept_confidence(rule));
 }
 
+// --- rules with constants ---
+
+static int compare_constants(const void *left, const void *right) {
+    const EsPathRule *x = left, *y = right;
+    double of_x = es_path_rule_confidence(x, 0), of_y = es_path_rule_confidence(y, 0);
+    if (of_x != of_y) {
+        return of_x > of_y ? -1 : 1;
+    }
+    if (x->support != y->support) {
+        return x->support > y->support ? -1 : 1;
+    }
+    return memcmp(x, y, offsetof(EsPathRule, support));
+}
+
+// Keeps those with constants of the rules of one step, sorted.
+static EsStatus mine_constants(Mining *mining, const EsKnowledgeGraph *graph, EsThreadPool *pool) {
+    EsPathRules *rules = &mining->constants;
+    EsPathMinerSettings settings = {.min_support =
+                                        (int32_t)ES_MIN(mining->settings.min_support, INT32_MAX),
+                                    .min_confidence = mining->settings.min_confidence,
+                                    .max_steps = 1,
+                                    .finds_constants = 1,
+                                    .should_stop = should_stop};
+    ES_TRY(es_path_rules_mine(graph, &settings, pool, rules));
+    int32_t count = 0;
+    for (int32_t i = 0; i < rules->count; i++) {
+        if (rules->items[i].fixed != 0) {
+            rules->items[count++] = rules->items[i];
+        }
+    }
+    rules->count = count;
+    qsort(rules->items, (size_t)count, sizeof *rules->items, compare_constants);
+    return ES_STATUS_OK;
+}
+
+static json_t *describe_constants(const Mining *mining, const EsKnowledgeGraph *graph) {
+    json_t *list = json_array();
+    for (int32_t i = 0; i < mining->constants.count && i < mining->limit; i++) {
+        const EsPathRule *rule = &mining->constants.items[i];
+        char text[ES_PATH_RULE_TEXT_BYTES];
+        es_path_rule_format(graph, rule, text, sizeof text);
+        json_t *string = json_string(text);
+        json_array_append_new(list, json_pack("{s:o, s:i, s:I, s:f}", "rule",
+                                              string != NULL ? string : json_null(), "support",
+                                              rule->support, "given", (json_int_t)rule->n_given,
+                                              "confidence", es_path_rule_confidence(rule, 0)));
+    }
+    return json_pack("{s:i, s:o}", "count", mining->constants.count, "rules", list);
+}
+
+static void print_constants(const Mining *mining, const EsKnowledgeGraph *graph) {
+    printf("%d %s with constants, mined from all facts:\n", mining->constants.count,
+           es_prove_noun(mining->constants.count, "rule", "rules"));
+    for (int32_t i = 0; i < mining->constants.count && i < mining->limit; i++) {
+        const EsPathRule *rule = &mining->constants.items[i];
+        char text[ES_PATH_RULE_TEXT_BYTES];
+        es_path_rule_format(graph, rule, text, sizeof text);
+        printf("%7d  %10.3f  ", rule->support, es_path_rule_confidence(rule, 0));
+        es_padded_text_print(text, 0, stdout);
+        putchar('\n');
+    }
+}
+
+// --- output ---
+
 static EsStatus print_json(const Mining *mining, const EsKnowledgeGraph *graph,
                            const EsMinedRules *rules, int32_t n_shown) {
     json_t *list = json_array();
@@ -55,6 +131,9 @@ static EsStatus print_json(const Mining *mining, const EsKnowledgeGraph *graph,
         json_pack("{s:o, s:i, s:i, s:i, s:i, s:f, s:o}", "data", name != NULL ? name : json_null(),
                   "facts", rules->n_facts, "kept_facts", rules->n_kept, "count", rules->count,
                   "shown", n_shown, "seconds", mining->seconds, "rules", list);
+    if (mining->shows_constants && root != NULL) {
+        json_object_set_new(root, "with_constants", describe_constants(mining, graph));
+    }
     return es_json_print(root, 6);
 }
 
@@ -79,6 +158,9 @@ static void print_table(const Mining *mining, const EsKnowledgeGraph *graph,
         printf("%d more %s not shown (--limit raises it)\n", rules->count - n_shown,
                es_prove_noun(rules->count - n_shown, "is", "are"));
     }
+    if (mining->shows_constants) {
+        print_constants(mining, graph);
+    }
 }
 
 static EsStatus run_mine(Mining *mining) {
@@ -86,11 +168,19 @@ static EsStatus run_mine(Mining *mining) {
     EsThreadPool *pool = NULL;
     EsMinedRules rules = {.items = NULL};
     EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_stop_signal_begin("\nstopping; no rules are kept\n",
+                                "\nstopped at once; nothing was written\n"));
+    if (mining->out != NULL) {
+        ES_TRY_GOTO(es_file_writer_try(mining->out));
+    }
     ES_TRY_GOTO(es_prove_source_load_using(mining->source, ES_KG_RULES_LEFT_OUT, &graph));
     ES_TRY_GOTO(es_thread_pool_create(&pool, mining->n_threads));
     int64_t start_ns = es_clock_ns();
     mining->reported_ns = start_ns;
     ES_TRY_GOTO(es_rules_mine(graph, &mining->settings, pool, &rules));
+    if (mining->shows_constants) {
+        ES_TRY_GOTO(mine_constants(mining, graph, pool));
+    }
     mining->seconds = es_clock_seconds_since(start_ns);
     if (mining->out != NULL) {
         ES_TRY_GOTO(es_mined_rules_save(graph, &rules, rules.count, mining->out));
@@ -104,6 +194,8 @@ static EsStatus run_mine(Mining *mining) {
         print_table(mining, graph, &rules, n_shown);
     }
 done:
+    es_stop_signal_end();
+    es_path_rules_destroy(&mining->constants);
     es_mined_rules_destroy(&rules);
     es_thread_pool_destroy(pool);
     es_kg_destroy(graph);
@@ -120,10 +212,12 @@ EsExit cmd_prove_mine(int argc, char **argv) {
                       "minimum facts that a rule derives"),
         ES_OPTION_FLOAT("min-confidence", &mining.settings.min_confidence, "0.5", 0, 1, "X",
                         "minimum share of facts among the pairs that a rule derives"),
-        ES_OPTION_INT("max-body", &mining.settings.max_body, "2", 1, 2, "N",
-                      "maximum atoms of a body"),
+        ES_OPTION_INT("max-body", &mining.settings.max_body, "2", 1, 3, "N",
+                      "maximum atoms of a body; 3 adds paths of three steps"),
         ES_OPTION_FLOAT("held-out", &mining.settings.held_out, "0.1", 0, 0.9, "X",
                         "share of the facts kept back to check the rules with"),
+        ES_OPTION_FLAG("constants", &mining.shows_constants,
+                       "show rules with constants, too; --out does not write them"),
         ES_OPTION_TEXT("out", &mining.out, NULL, "FILE", "write all rules there, as a rule file"),
         ES_OPTION_INT("limit", &mining.limit, "20", 0, 2147483647, "N", "show at most N rules"),
         ES_OPTION_INT("threads", &mining.n_threads, "0", 0, 1024, "N",
@@ -133,7 +227,7 @@ EsExit cmd_prove_mine(int argc, char **argv) {
     const EsOptionTable table = {
         .command = "prove mine",
         .usage = "[options]",
-        .summary = "Finds rules of one or two atoms that the facts obey, the most confident "
+        .summary = "Finds rules of one to three atoms that the facts obey, the most confident "
                    "first. The graph needs\nno rules of its own; --seed also picks the facts kept "
                    "back.",
         .example = "esper prove mine --data kg/family --min-confidence 0.5 --out mined.txt",
@@ -149,6 +243,7 @@ EsExit cmd_prove_mine(int argc, char **argv) {
     mining.settings.min_support = min_support;
     mining.settings.seed = (uint64_t)source.seed;
     mining.settings.report = report_progress;
+    mining.settings.should_stop = should_stop;
     mining.settings.report_context = &mining;
     return es_command_finish("prove mine", run_mine(&mining));
 }

@@ -479,5 +479,10 @@ EsExit cmd_prove_query(int argc, char **argv) {
             "prove query", ES_FAIL(ARGUMENT, "which question? For example \"uncle(otto,X)\""));
     }
     query.text = arguments.positional[0];
+    if (source.folder == NULL && source.n_people == 0) {
+        es_message("note: without --data the question is asked of the generated village (1000 "
+                   "people, --graph-seed %d)\n",
+                   source.seed);
+    }
     return es_command_finish("prove query", run_query(&query));
 }

@@ -13,22 +13,25 @@
 
 // titles of the variants in the table
 static const char *const variant_titles[ES_N_PROVE_VARIANTS] = {
-    "trained policy", "untrained policy", "symbolic, proved or not",
-    "symbolic, shortest proof first"};
+    "trained policy",          "untrained policy",
+    "symbolic, proved or not", "symbolic, shortest proof first",
+    "uniform best-first",      "breadth-first"};
 
 // --- results ---
 
 static EsStatus print_json(const EsProveRun *prove, const EsProveSettings *settings,
                            const char *folder) {
     const EsProveEvaluation *evaluation = es_prove_run_evaluation(prove);
+    const EsProveProofs *proofs = es_prove_run_proofs(prove);
     double mrr = 0;
     int64_t best_round = es_prove_run_best(prove, &mrr);
     json_t *root =
-        json_pack("{s:s, s:s, s:i, s:i, s:I, s:o, s:o}", "run", folder, "data",
+        json_pack("{s:s, s:s, s:i, s:i, s:I, s:o, s:o, s:o}", "run", folder, "data",
                   es_prove_settings_data(settings), "seed", settings->run.seed, "rounds",
                   settings->run.n_rounds, "best_round", (json_int_t)best_round, "validation_mrr",
                   best_round > 0 ? es_json_number(mrr) : json_null(), "evaluation",
-                  evaluation != NULL ? es_prove_evaluation_json(evaluation) : json_null());
+                  evaluation != NULL ? es_prove_evaluation_json(evaluation) : json_null(), "proofs",
+                  proofs != NULL ? es_prove_proofs_json(proofs) : json_null());
     return es_json_print(root, 15);
 }
 
@@ -83,6 +86,9 @@ static EsStatus print_results(void *prove, const EsRunInput *input, const char *
     }
     if (evaluation != NULL) {
         print_evaluation(evaluation, settings);
+    }
+    if (es_prove_run_proofs(prove) != NULL) {
+        es_prove_print_proofs(es_prove_run_proofs(prove));
     }
     if (!input->command->is_quiet) {
         es_message(

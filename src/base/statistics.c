@@ -100,3 +100,12 @@ EsInterval es_student_mean(const double *values, int64_t n, size_t stride) {
     double half = student_quantile(n - 1) * deviation / sqrt((double)n);
     return (EsInterval){mean, mean - half, mean + half};
 }
+
+void es_wilson_interval(int64_t n_hits, int64_t n, double *low, double *high) {
+    const double z = 1.959963984540054; // of 95 %, two-sided
+    double count = (double)n, share = (double)n_hits / count;
+    double centre = share + z * z / (2 * count);
+    double half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count));
+    *low = 100 * (centre - half) / (1 + z * z / count);
+    *high = 100 * (centre + half) / (1 + z * z / count);
+}

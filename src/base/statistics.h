@@ -34,6 +34,9 @@ EsStatus es_bootstrap_mean(const double *values, int64_t n, size_t stride, uint6
 // Student's interval of the mean: for few numbers, of which a bootstrap sees too little.
 EsInterval es_student_mean(const double *values, int64_t n, size_t stride);
 
+// Wilson's interval of n_hits of n at 95 %, in percent.
+void es_wilson_interval(int64_t n_hits, int64_t n, double *low, double *high);
+
 ES_EXTERN_C_END
 
 #endif

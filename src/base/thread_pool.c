@@ -1,18 +1,34 @@
 // Threads claim pieces from a shared counter. A call ends with its last piece, even if a worker has
 // not looked in: one that another process keeps off its core delays no call. Workers spin for a
 // moment before they sleep, since the next call usually follows within microseconds.
+//
+// A worker may lose its core to another process in the middle of a piece, and the caller waits for
+// as long as the scheduler gives to others: milliseconds, for a call of microseconds. A caller that
+// meets this goes on alone for a while, and longer each time that it meets it again, so that two
+// threads on a busy machine are hardly slower than one.
 #include "base/thread_pool.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/machine.h"
 #include "base/memory.h"
 
 // Spins before a worker sleeps: steps follow one another within microseconds, a futex wake-up costs
 // tens of them.
 #define SPINS_BEFORE_SLEEP 4000
+
+// A wait for the last pieces is a stall from this on, if the workers computed for less than half of
+// it: a piece that takes long is none.
+#define STALL_NS 200000
+// Time alone after a stall, with two threads; a share of it with more, which lose more by it. Twice
+// that after the stall before, unless calls have been shared for so many times as long without one.
+#define ALONE_MIN_NS  2000000
+#define ALONE_MAX_NS  256000000
+#define FORGET_FACTOR 8
 
 struct EsThreadPool {
     pthread_mutex_t lock;
@@ -26,6 +42,10 @@ struct EsThreadPool {
     EsPieceFunction function;
     void *context;
     int64_t n_pieces;
+
+    // of the caller alone
+    int64_t alone_ns;    // time without workers after the last stall
+    int64_t alone_until; // by es_clock_ns
 
     // a cache line each: waiting workers read the first while working ones count in the second
     _Alignas(ES_ALIGNMENT) _Atomic int64_t n_unclaimed; // above 0: there is work
@@ -153,30 +173,68 @@ void es_thread_pool_destroy(EsThreadPool *pool) {
 
 int es_thread_pool_size(const EsThreadPool *pool) { return pool->n_threads; }
 
+// Processor time of all workers so far.
+static int64_t measure_workers_ns(const EsThreadPool *pool) {
+    int64_t total_ns = 0;
+    for (int i = 0; i < pool->n_started; i++) {
+        clockid_t clock;
+        struct timespec time = {0};
+        if (pthread_getcpuclockid(pool->workers[i], &clock) == 0 &&
+            clock_gettime(clock, &time) == 0) {
+            total_ns += (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+        }
+    }
+    return total_ns;
+}
+
+// Plans the time alone after a stall in a call that was shared from start_ns on.
+static void go_alone(EsThreadPool *pool, int64_t start_ns) {
+    int64_t least_ns = ALONE_MIN_NS / (pool->n_threads - 1);
+    int64_t most_ns = ALONE_MAX_NS / (pool->n_threads - 1);
+    int is_frequent = start_ns - pool->alone_until < FORGET_FACTOR * pool->alone_ns;
+    pool->alone_ns = is_frequent ? ES_MIN(2 * pool->alone_ns, most_ns) : least_ns;
+    pool->alone_until = es_clock_ns() + pool->alone_ns;
+}
+
+static int is_done(const EsThreadPool *pool) {
+    return atomic_load_explicit(&pool->n_done, memory_order_acquire) >= pool->n_pieces;
+}
+
+// Waits for workers that are still on their last pieces: short, unless another process holds their
+// core, so yield after a while.
+static void wait_for_pieces(EsThreadPool *pool, int64_t start_ns) {
+    for (int i = 0; i < pool->n_spins && !is_done(pool); i++) {
+        pause_briefly();
+    }
+    if (is_done(pool)) {
+        return;
+    }
+    int64_t wait_ns = es_clock_ns(), before_ns = measure_workers_ns(pool);
+    while (!is_done(pool)) {
+        sched_yield();
+    }
+    int64_t waited_ns = es_clock_ns() - wait_ns;
+    if (waited_ns >= STALL_NS && measure_workers_ns(pool) - before_ns < waited_ns / 2) {
+        go_alone(pool, start_ns);
+    }
+}
+
 void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
                         void *context) {
-    if (pool->n_threads == 1 || n_pieces <= 1) {
-        for (int64_t piece = 0; piece < n_pieces; piece++) {
-            function(context, piece, 0);
-        }
+    int is_single = pool->n_threads == 1 || n_pieces <= 1;
+    int64_t first = 0, now_ns = 0;
+    while (first < n_pieces && (is_single || (now_ns = es_clock_ns()) < pool->alone_until)) {
+        function(context, first++, 0);
+    }
+    if (first == n_pieces) {
         return;
     }
     pool->function = function;
     pool->context = context;
     pool->n_pieces = n_pieces;
-    atomic_store_explicit(&pool->n_done, 0, memory_order_relaxed);
-    atomic_store(&pool->n_unclaimed, n_pieces);
+    atomic_store_explicit(&pool->n_done, first, memory_order_relaxed);
+    atomic_store(&pool->n_unclaimed, n_pieces - first);
     wake_workers(pool);
     run_pieces(pool, 0);
-    // a worker still on its last piece: short, unless another process holds its core, so yield
-    // after a while
-    int n_spins = 0;
-    while (atomic_load_explicit(&pool->n_done, memory_order_acquire) < n_pieces) {
-        if (n_spins < pool->n_spins) {
-            n_spins++;
-            pause_briefly();
-        } else {
-            sched_yield();
-        }
-    }
+    wait_for_pieces(pool, now_ns);
 }

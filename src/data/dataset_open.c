@@ -371,10 +371,14 @@ static EsStatus open_folder(EsDataset *dataset, const char *path, const EsDatase
     }
     ES_TRY(find_tables(path, paths, tables));
     int has_classes = 0;
-    if (tables[0] != NULL) {
+    int has_tables = tables[0] != NULL || tables[1] != NULL || tables[2] != NULL;
+    if (has_tables) {
         ES_TRY(has_folders(path, &has_classes));
     }
-    if (tables[0] != NULL && !has_classes) {
+    if (has_tables && !has_classes) {
+        if (tables[0] == NULL) {
+            return ES_FAIL(INPUT, "%s has a table of another split, but no train.csv", path);
+        }
         return es_dataset_load_csv(dataset, path, tables, options);
     }
     return es_dataset_load_folder(dataset, path, options, pool);

@@ -5,20 +5,12 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/statistics.h"
 #include "growth/host/blueprint.h"
 
 #define CHUNK 512 // samples predicted at a time
 
 // --- scores ---
-
-void es_wilson_interval(int64_t n_correct, int64_t n, double *low, double *high) {
-    const double z = 1.959963984540054; // of 95 %, two-sided
-    double count = (double)n, share = (double)n_correct / count;
-    double centre = share + z * z / (2 * count);
-    double half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count));
-    *low = 100 * (centre - half) / (1 + z * z / count);
-    *high = 100 * (centre + half) / (1 + z * z / count);
-}
 
 double es_network_score_recall(const EsNetworkScore *score, int k) {
     const int64_t *row = score->confused + (int64_t)k * score->n_classes;

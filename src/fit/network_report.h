@@ -32,9 +32,6 @@ void es_network_score_destroy(EsNetworkScore *score);
 // Share of a class's samples that were found, percent; NaN for a class without samples.
 double es_network_score_recall(const EsNetworkScore *score, int k);
 
-// Wilson's interval of n_correct of n at 95 %, in percent.
-void es_wilson_interval(int64_t n_correct, int64_t n, double *low, double *high);
-
 // A line for each layer and seed: shape of the output, parameters.
 void es_grown_network_draw(const EsGrownNetwork *network, FILE *stream);
 

@@ -44,6 +44,7 @@
 #include "kernels/ops/norm_mix.h"
 #include "kernels/ops/optimiser.h"
 #include "kernels/ops/pool.h"
+#include "kernels/ops/set_pool.h"
 #include "kernels/ops/slab.h"
 
 // families that the CPU also has for wider vectors (kernel_variant.h), and the rest
@@ -63,6 +64,7 @@
     ES_BATCHNORM_KERNELS(X)                                                                        \
     ES_GROUPNORM_KERNELS(X)                                                                        \
     ES_POOL_KERNELS(X)                                                                             \
+    ES_SET_POOL_KERNELS(X)                                                                         \
     ES_BLEND_KERNELS(X)                                                                            \
     ES_CHANNEL_SCALE_KERNELS(X)                                                                    \
     ES_NORM_MIX_KERNELS(X)                                                                         \

@@ -39,14 +39,16 @@ typedef struct EsRunSettings {
 
 // The same for a kind with another least number of rounds.
 #define ES_RUN_CONFIG_KEYS_FROM(T, m, kind_name, rounds, least)                                    \
-    ES_RUN_CONFIG_KEYS_CALLED(T, m, kind_name, "round", rounds, least, "total number of rounds")
+    ES_RUN_CONFIG_KEYS_CALLED(T, m, kind_name, "round", rounds, least, "total number of rounds",   \
+                              "cpu, cuda or cuda:N")
 
-// The same for a kind with another word for a round, as es_run_kind_round has it.
-#define ES_RUN_CONFIG_KEYS_CALLED(T, m, kind_name, word, rounds, least, meaning)                   \
+// The same for a kind with another word for a round, as es_run_kind_round has it, or with other
+// devices.
+#define ES_RUN_CONFIG_KEYS_CALLED(T, m, kind_name, word, rounds, least, meaning, devices)          \
     ES_CONFIG_TEXT(T, m.kind, "run", "kind", kind_name, "kind of run"),                            \
         ES_CONFIG_INT(T, m.n_rounds, "run", "rounds", rounds, least, 1000000000, meaning),         \
         ES_CONFIG_INT(T, m.seed, "run", "seed", "42", 0, 2147483647, "seed of the run"),           \
-        ES_CONFIG_TEXT(T, m.device, "run", "device", "cpu", "cpu, cuda or cuda:N"),                \
+        ES_CONFIG_TEXT(T, m.device, "run", "device", "cpu", devices),                              \
         ES_CONFIG_INT(T, m.n_threads, "run", "threads", "0", 0, 1024,                              \
                       "CPU threads, 0 = one per processor"),                                       \
         ES_CONFIG_FLOAT(T, m.stop_seconds, "run", "stop_seconds", "10", 0, 1e6,                    \

@@ -295,7 +295,7 @@
     C(INT, n_steps, "actions")                                                                     \
     C(REAL, reward, "")
 #define ES_PROOF_RANKED_COLUMNS(C)                                                                 \
-    C(TEXT, arm, "scorer: policy, untrained, proved, shortest")                                    \
+    C(TEXT, arm, "scorer: policy, untrained, proved, shortest, uniform, breadth")                  \
     C(TEXT, split, "valid or test")                                                                \
     C(INT, n_queries, "")                                                                          \
     C(REAL, mrr, "mean reciprocal rank, 0 to 1")                                                   \

@@ -229,3 +229,99 @@ TEST(a_call_does_not_wait_for_a_worker_that_another_process_keeps_off) {
     es_thread_pool_destroy(pool);
     EXPECT_EQ(sigaction(SIGUSR1, &before, NULL), 0);
 }
+
+// --- workers that are kept off their core ---
+
+typedef struct Stall {
+    _Atomic int n_by_worker[2]; // pieces run by the caller, and by the worker
+} Stall;
+
+// The caller's pieces end at once; the worker's takes as if another process had its core.
+static void stall_worker(void *context, int64_t piece, int worker) {
+    Stall *stall = context;
+    (void)piece;
+    atomic_fetch_add(&stall->n_by_worker[worker], 1);
+    if (worker == 1) {
+        nanosleep(&(struct timespec){.tv_nsec = 4000000}, NULL);
+    } else if (piece == 0) {
+        // the others are left to the worker until it has begun
+        for (int i = 0; i < 1000 && atomic_load(&stall->n_by_worker[1]) == 0; i++) {
+            nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL);
+        }
+    }
+}
+
+static void count_worker(void *context, int64_t piece, int worker) {
+    Stall *stall = context;
+    (void)piece;
+    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    atomic_fetch_add(&stall->n_by_worker[worker], 1);
+}
+
+// Computes for 2 ms on a worker, and for a moment on the caller.
+static void compute_unevenly(void *context, int64_t piece, int worker) {
+    Stall *stall = context;
+    (void)piece;
+    atomic_fetch_add(&stall->n_by_worker[worker], 1);
+    struct timespec start, now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+    do {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    } while (worker == 1 && now.tv_sec == start.tv_sec && now.tv_nsec - start.tv_nsec < 2000000);
+    if (worker == 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+}
+
+// A worker that computes for long is no stall: later calls are shared.
+TEST(a_long_piece_is_no_stall) {
+    EsThreadPool *pool = NULL;
+    int n_shared = 0;
+    REQUIRE_OK(es_thread_pool_create(&pool, 2));
+    for (int round = 0; round < 20; round++) {
+        Stall first = {0}, second = {0};
+        es_thread_pool_run(pool, 4, compute_unevenly, &first);
+        es_thread_pool_run(pool, 16, count_worker, &second);
+        n_shared += first.n_by_worker[1] > 0 && second.n_by_worker[1] > 0;
+    }
+    es_thread_pool_destroy(pool);
+    EXPECT(n_shared > 0);
+}
+
+// A call of many pieces that begins alone is shared when that time is over.
+TEST(a_long_call_is_not_alone_to_its_end) {
+    EsThreadPool *pool = NULL;
+    int n_shared = 0;
+    REQUIRE_OK(es_thread_pool_create(&pool, 2));
+    for (int round = 0; round < 4; round++) {
+        Stall first = {0}, second = {0};
+        es_thread_pool_run(pool, 8, stall_worker, &first);
+        es_thread_pool_run(pool, 4000, count_worker, &second); // 0.4 s alone
+        EXPECT_EQ(second.n_by_worker[0] + second.n_by_worker[1], 4000);
+        n_shared += second.n_by_worker[1] > 0;
+    }
+    es_thread_pool_destroy(pool);
+    EXPECT(n_shared > 0);
+}
+
+// Behind a stall calls are the caller's alone, and later ones are shared again.
+TEST(a_stalled_call_is_followed_by_calls_alone) {
+    EsThreadPool *pool = NULL;
+    int n_alone = 0, n_shared = 0;
+    REQUIRE_OK(es_thread_pool_create(&pool, 2));
+    for (int round = 0; round < 8; round++) {
+        Stall first = {0}, second = {0}, third = {0};
+        es_thread_pool_run(pool, 8, stall_worker, &first);
+        es_thread_pool_run(pool, 4, count_worker, &second); // less than 2 ms
+        EXPECT_EQ(second.n_by_worker[0] + second.n_by_worker[1], 4);
+        n_alone += first.n_by_worker[1] > 0 && second.n_by_worker[1] == 0;
+        // the longest time alone is 256 ms
+        nanosleep(&(struct timespec){.tv_nsec = 260000000}, NULL);
+        es_thread_pool_run(pool, 16, count_worker, &third);
+        n_shared += third.n_by_worker[1] > 0;
+    }
+    es_thread_pool_destroy(pool);
+    // a machine that is busy itself may hide one or the other, not always
+    EXPECT(n_alone > 0);
+    EXPECT(n_shared > 0);
+}

@@ -32,7 +32,7 @@ static EsRolloutShape policy_rollout_shape(const EsPolicySpec *spec, int64_t n_e
                                            int64_t n_steps) {
     return (EsRolloutShape){.n_steps = n_steps,
                             .n_envs = n_envs,
-                            .n_features = es_observation_size(spec->n_slots),
+                            .n_features = es_policy_spec_observed(spec),
                             .n_ids = spec->n_slots,
                             .n_targets = spec->n_slots,
                             .policy = es_policy_spec_shape(spec)};
@@ -53,6 +53,8 @@ static void fill_rollout(EsRollout *rollout, int n_between) {
         rollout->is_reset[r] =
             r < rollout->shape.n_envs || (n_between > 0 && chance * (float)n_between < 1.0f);
         rollout->action[r * ES_N_HEADS + ES_HEAD_OP] = (int16_t)(3.0f + 2.99f * draw_uniform(4, r));
+        rollout->action[r * ES_N_HEADS + ES_HEAD_SLOT] =
+            (int16_t)((0.5f + 0.499f * draw_uniform(10, r)) * (float)S);
     }
 }
 

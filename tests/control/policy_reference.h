@@ -5,6 +5,12 @@
 //     i, f, g, o = W_ih x + b_ih + W_hh h + b_hh;  c' = f c + i g;  h' = o tanh(c')
 //     z = LN(h') + x; every output reads z
 //
+// Version 2:
+//
+//     e_s = ReLU(W ReLU(LN(W [slot s; e(b_s)])))
+//     x = ReLU(LN(W [ReLU(LN(W host)); mean e; max e]))
+//     score of slot s, or values of a head given slot s, for op v: W_v ReLU(C z + D e_s)
+//
 // R rows (T x E), H hidden units, F features of the feature layer, A logits.
 #ifndef ES_TESTS_CONTROL_POLICY_REFERENCE_H
 #define ES_TESTS_CONTROL_POLICY_REFERENCE_H
@@ -17,7 +23,7 @@
 #include "control/policy/policy_network.h"
 
 typedef struct Lookups {
-    double *known[128];
+    double *known[1024];
     int n_known, next;
 } Lookups;
 
@@ -33,7 +39,9 @@ typedef struct Reference {
     double *frozen; // owned [R, H]: what detached outputs read
     int is_frozen;  // keep `frozen` as it is; else it follows z
     double *logits, *value, *action_value, *contribution; // owned, filled by reference_forward
-    const float *dropped; // [R, H / 2] factors of the dropout, or NULL for none
+    double *encodings;                                    // owned [R, S, K]: of version 2,
+    double *frozen_encodings; // owned: and those that detached outputs read
+    const float *dropped;     // [R, H / 2] factors of the dropout, or NULL for none
 } Reference;
 
 static double *new_doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
@@ -52,6 +60,8 @@ static Reference create_reference(EsPolicyNetwork *network, const EsRollout *rol
     r.lookups = calloc(1, sizeof *r.lookups);
     r.z = new_doubles(R * H);
     r.frozen = new_doubles(R * H);
+    r.encodings = new_doubles(R * r.spec.n_slots * es_policy_spec_encoding(&r.spec));
+    r.frozen_encodings = new_doubles(R * r.spec.n_slots * es_policy_spec_encoding(&r.spec));
     r.logits = new_doubles(R * r.n_logits);
     r.value = new_doubles(R);
     r.action_value = new_doubles(R);
@@ -60,8 +70,9 @@ static Reference create_reference(EsPolicyNetwork *network, const EsRollout *rol
 }
 
 static void destroy_reference(Reference *r) {
-    double *const all[] = {r->parameters,   r->z,           r->frozen, r->logits, r->value,
-                           r->action_value, r->contribution};
+    double *const all[] = {r->parameters,      r->z,         r->frozen,       r->logits,
+                           r->value,           r->encodings, r->action_value, r->contribution,
+                           r->frozen_encodings};
     for (size_t i = 0; i < ES_COUNT_OF(all); i++) {
         free(all[i]);
     }
@@ -228,6 +239,141 @@ static void reference_contribution(const Reference *r, int64_t row, const double
     reference_linear(r, "contribution.linear2", x, H / 4, r->spec.n_slots, y);
 }
 
+// --- version 2 ---
+
+static void reference_product(const Reference *r, const char *layer, const double *x, int64_t n_in,
+                              int64_t n_out, double *y) {
+    const double *weight = reference_parameter(r, layer, "weight");
+    for (int64_t o = 0; o < n_out; o++) {
+        y[o] = 0;
+        for (int64_t i = 0; i < n_in; i++) {
+            y[o] += weight[o * n_in + i] * x[i];
+        }
+    }
+}
+
+static void reference_encode(const Reference *r, int64_t row, int64_t s, double *e) {
+    int64_t S = r->spec.n_slots, D = 39 + 66 * S, K = es_policy_spec_encoding(&r->spec);
+    const double *table = reference_parameter(r, "blueprint_embedding", "table");
+    double x[70];
+    for (int64_t i = 0; i < 66; i++) {
+        x[i] = (double)r->rollout->features[row * D + 39 + 66 * s + i];
+    }
+    for (int64_t k = 0; k < 4; k++) {
+        x[66 + k] = table[r->rollout->ids[row * S + s] * 4 + k];
+    }
+    reference_linear(r, "slot.linear0", x, 70, K, e);
+    reference_norm(r, "slot.norm0", e, K);
+    reference_relu(e, K);
+    reference_linear(r, "slot.linear1", e, K, K, e);
+    reference_relu(e, K);
+}
+
+static void reference_set_features(Reference *r, int64_t row, double *x) {
+    int64_t S = r->spec.n_slots, D = 39 + 66 * S, F = r->spec.n_features;
+    int64_t K = es_policy_spec_encoding(&r->spec);
+    double *e = r->encodings + row * S * K, all[WIDEST];
+    for (int64_t i = 0; i < 39; i++) {
+        all[i] = (double)r->rollout->features[row * D + i];
+    }
+    reference_linear(r, "host", all, 39, F, all);
+    reference_norm(r, "host_norm", all, F);
+    reference_relu(all, F);
+    for (int64_t s = 0; s < S; s++) {
+        reference_encode(r, row, s, e + s * K);
+    }
+    for (int64_t k = 0; k < K; k++) {
+        all[F + k] = 0;
+        all[F + K + k] = e[k];
+        for (int64_t s = 0; s < S; s++) {
+            all[F + k] += e[s * K + k] / (double)S;
+            all[F + K + k] = fmax(all[F + K + k], e[s * K + k]);
+        }
+    }
+    reference_linear(r, "feature", all, F + 2 * K, r->spec.n_hidden, x);
+    reference_norm(r, "feature_norm", x, r->spec.n_hidden);
+    reference_relu(x, r->spec.n_hidden);
+    if (!r->is_frozen) {
+        memcpy(r->frozen_encodings + row * S * K, e, (size_t)(S * K) * sizeof(double));
+    }
+}
+
+// C z + D e, H / 2 numbers.
+static void reference_join(const Reference *r, const char *name, const double *z, const double *e,
+                           double *y) {
+    int64_t H = r->spec.n_hidden, K = es_policy_spec_encoding(&r->spec);
+    double own[WIDEST];
+    char layer[ES_NAME_BYTES];
+    snprintf(layer, sizeof layer, "%s.core", name);
+    reference_linear(r, layer, z, H, H / 2, y);
+    snprintf(layer, sizeof layer, "%s.slot", name);
+    reference_product(r, layer, e, K, H / 2, own);
+    for (int64_t i = 0; i < H / 2; i++) {
+        y[i] += own[i];
+    }
+}
+
+// The operations that read each head, as the table of actions in docs/growing.md has them.
+static const char *const reference_readers[] = {"12345", "1", "12", "1", "12", "23", "23"};
+
+// Values of a head for slot s under an operation: those of the last layer's variant. 0 where the
+// operation does not read it.
+static void reference_choice(const Reference *r, int head, const double *z, const double *e, int op,
+                             double *y) {
+    static const char *const names[] = {"head.slot",       "head.blueprint",    "head.style",
+                                        "head.tempo",      "head.alpha_target", "head.alpha_speed",
+                                        "head.alpha_curve"};
+    static const int64_t sizes[] = {1, 13, 4, 3, 3, 4, 5};
+    const char *readers = reference_readers[head], *reader = strchr(readers, '0' + op);
+    int64_t n = sizes[head], n_variants = (int64_t)strlen(readers);
+    double x[WIDEST];
+    char layer[ES_NAME_BYTES];
+    reference_join(r, names[head], z, e, x);
+    reference_relu(x, r->spec.n_hidden / 2);
+    snprintf(layer, sizeof layer, "%s.linear1", names[head]);
+    reference_linear(r, layer, x, r->spec.n_hidden / 2, n * n_variants, x);
+    for (int64_t i = 0; i < n; i++) {
+        // a head with one reader has its values under any operation
+        y[i] = n_variants == 1 ? x[i] : reader != NULL ? x[(reader - readers) * n + i] : 0;
+    }
+}
+
+static void reference_set_heads(const Reference *r, int64_t row, const double *z, double *logits) {
+    int64_t S = r->spec.n_slots, K = es_policy_spec_encoding(&r->spec), H = r->spec.n_hidden;
+    const double *e = r->encodings + row * S * K, none[WIDEST] = {0};
+    const int sizes[] = {0, 13, 4, 3, 3, 4, 5};
+    int op = r->rollout->action[row * 8 + 7], slot = r->rollout->action[row * 8];
+    double x[WIDEST];
+    for (int64_t s = 0; s < S; s++) {
+        reference_choice(r, 0, z, e + s * K, op, &logits[s]);
+    }
+    logits += S;
+    for (int head = 1; head < 7; head++) {
+        reference_choice(r, head, z, op > 0 ? e + slot * K : none, op, logits);
+        logits += sizes[head];
+    }
+    reference_linear(r, "head.op.linear0", z, H, H / 2, x);
+    reference_relu(x, H / 2);
+    reference_linear(r, "head.op.linear1", x, H / 2, 6, logits);
+}
+
+static void reference_set_contribution(const Reference *r, int64_t row, const double *z,
+                                       double *y) {
+    int64_t S = r->spec.n_slots, K = es_policy_spec_encoding(&r->spec), H = r->spec.n_hidden;
+    const double *e = (r->spec.aux_stops ? r->frozen_encodings : r->encodings) + row * S * K;
+    for (int64_t s = 0; s < S; s++) {
+        double x[WIDEST];
+        reference_join(r, "contribution", z, e + s * K, x);
+        reference_norm(r, "contribution.norm0", x, H / 2);
+        reference_relu(x, H / 2);
+        reference_linear(r, "contribution.linear1", x, H / 2, H / 4, x);
+        reference_relu(x, H / 4);
+        reference_linear(r, "contribution.linear2", x, H / 4, 1, &y[s]);
+    }
+}
+
+// --- both ---
+
 static void reference_outputs(Reference *r, int64_t row) {
     int64_t H = r->spec.n_hidden;
     const double *z = r->z + row * H, *frozen = r->frozen + row * H;
@@ -237,11 +383,15 @@ static void reference_outputs(Reference *r, int64_t row) {
     if (op >= 0 && op < 6) {
         with_op[H + op] = 1;
     }
-    reference_heads(r, z, r->logits + row * r->n_logits);
+    if (r->spec.is_set) {
+        reference_set_heads(r, row, z, r->logits + row * r->n_logits);
+    } else {
+        reference_heads(r, z, r->logits + row * r->n_logits);
+    }
     r->value[row] = reference_value(r, "value", z, H);
     r->action_value[row] = reference_value(r, "action_value", with_op, H + 6);
-    reference_contribution(r, row, r->spec.aux_stops ? frozen : z,
-                           r->contribution + row * r->spec.n_slots);
+    (r->spec.is_set ? reference_set_contribution : reference_contribution)(
+        r, row, r->spec.aux_stops ? frozen : z, r->contribution + row * r->spec.n_slots);
 }
 
 static void reference_forward(Reference *r) {
@@ -255,7 +405,11 @@ static void reference_forward(Reference *r) {
             memset(h + e * H, 0, (size_t)H * sizeof(double));
             memset(c + e * H, 0, (size_t)H * sizeof(double));
         }
-        reference_features(r, row, x);
+        if (r->spec.is_set) {
+            reference_set_features(r, row, x);
+        } else {
+            reference_features(r, row, x);
+        }
         reference_cell(r, x, h + e * H, c + e * H);
         memcpy(normed, h + e * H, (size_t)H * sizeof(double));
         reference_norm(r, "lstm_norm", normed, H);

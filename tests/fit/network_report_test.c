@@ -1,27 +1,9 @@
-// Reports on networks: intervals against known values, confusions and recalls of a network whose
-// answers are known, and the drawing, whose numbers add up.
+// Reports on networks: confusions and recalls of a network whose answers are known, and the
+// drawing, whose numbers add up.
 #include "fit/network_report.h"
 
 #include "fit/random_network.h"
 #include "growth/growing_host.h"
-
-// Values of Newcombe (1998), Statistics in Medicine 17, table I, method 3; then the closed forms of
-// none and of all: z z / (n + z z) from the end, z the normal quantile.
-TEST(wilson_intervals) {
-    static const struct {
-        int64_t n_correct, n;
-        double low, high, bound;
-    } rows[] = {{81, 263, 25.53, 36.62, 0.005}, {15, 148, 6.24, 16.05, 0.005},
-                {0, 20, 0, 16.11, 0.005},       {1, 29, 0.61, 17.18, 0.005},
-                {0, 10, 0, 27.7532800, 1e-6},   {10, 10, 72.2467200, 100, 1e-6},
-                {1, 1, 20.6549314, 100, 1e-6}};
-    for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
-        double low = NAN, high = NAN;
-        es_wilson_interval(rows[i].n_correct, rows[i].n, &low, &high);
-        EXPECT_NEAR(low, rows[i].low, rows[i].bound);
-        EXPECT_NEAR(high, rows[i].high, rows[i].bound);
-    }
-}
 
 // --- scores ---
 

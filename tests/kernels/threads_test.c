@@ -459,6 +459,30 @@ static void run_concat_backward(Run *r) {
     r->kernels->concat_backward(r->stream, 7, &d_y, &d_x);
 }
 
+static void run_set_sum(Run *r) {
+    EsTensor x = floats(r, DIMS(r->E, 37, 5, 13)), w = floats(r, DIMS(r->E, 37, 5));
+    EsTensor y = floats(r, DIMS(r->E, 37, 13));
+    r->kernels->set_sum(r->stream, 0.2f, &x, &w, &y);
+}
+
+static void run_set_broadcast(Run *r) {
+    EsTensor y = floats(r, DIMS(r->E, 37, 13)), w = floats(r, DIMS(r->E, 37, 5));
+    EsTensor x = floats(r, DIMS(r->E, 37, 5, 13));
+    r->kernels->set_broadcast(r->stream, 0.2f, &y, &w, &x);
+}
+
+static void run_set_max_forward(Run *r) {
+    EsTensor x = floats(r, DIMS(r->E, 37, 5, 13)), y = floats(r, DIMS(r->E, 37, 13));
+    r->kernels->set_max_forward(r->stream, &x, &y);
+}
+
+static void run_set_max_backward(Run *r) {
+    EsTensor x = floats(r, DIMS(r->E, 37, 5, 13)), y = floats(r, DIMS(r->E, 37, 13));
+    EsTensor d_y = floats(r, DIMS(r->E, 37, 13)), d_x = floats(r, DIMS(r->E, 37, 5, 13));
+    r->kernels->set_max_forward(r->stream, &x, &y);
+    r->kernels->set_max_backward(r->stream, &x, &y, &d_y, &d_x);
+}
+
 static void run_gather_order(Run *r) {
     EsTensor episode = numbers(r, ES_DTYPE_I32, 100, DIMS(r->E));
     EsTensor step = numbers(r, ES_DTYPE_I32, 100, DIMS(1));

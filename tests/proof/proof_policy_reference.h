@@ -84,11 +84,19 @@ static inline double reference_term(const Reference *r, int32_t term, int e) {
                : reference_find(r, "variables", -1, "weight")[(term - n_constants - 1) * E + e];
 }
 
-// [goal, mean of all]
+// [goal, mean of all], or the features, which have a test of their own
 static inline void reference_embed(const Reference *r, EsAtomSpan state, EsGoalSelection selection,
                                    double *x) {
     int E = r->policy->settings.embed, goal = 0;
     int is_transe = r->policy->settings.embedder == ES_PROOF_EMBEDDER_TRANSE;
+    if (r->policy->settings.encoder == ES_PROOF_ENCODER_STRUCTURE) {
+        float row[ES_PROOF_FEATURES];
+        es_proof_features_describe(r->policy->features, state, selection, row);
+        for (int i = 0; i < ES_PROOF_FEATURES; i++) {
+            x[i] = (double)row[i];
+        }
+        return;
+    }
     const double *predicates = reference_find(r, "predicates", -1, "weight");
     for (int i = 1; i < state.count && selection == ES_GOAL_CONSTRAINED; i++) {
         int C = r->policy->graph->n_constants;
@@ -109,9 +117,11 @@ static inline void reference_embed(const Reference *r, EsAtomSpan state, EsGoalS
 
 static inline void reference_body(const Reference *r, const char *name, const double *input,
                                   double *x) {
-    int E = r->policy->settings.embed, H = r->policy->settings.hidden;
+    int is_structure = r->policy->settings.encoder == ES_PROOF_ENCODER_STRUCTURE;
+    int n_input = is_structure ? ES_PROOF_FEATURES : 2 * r->policy->settings.embed;
+    int H = r->policy->settings.hidden;
     double y[REFERENCE_WIDTH_MAX];
-    reference_layer(r, name, 0, input, 2 * E, H, x);
+    reference_layer(r, name, 0, input, n_input, H, x);
     for (int l = 1; l <= r->policy->settings.layers; l++) {
         reference_layer(r, name, l, x, H, H, y);
         for (int i = 0; i < H; i++) {

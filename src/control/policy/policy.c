@@ -258,13 +258,15 @@ EsPpoSettings es_policy_ppo_defaults(void) {
 // --- life ---
 
 // Room for one step of all environments, and for the observations of n_rows steps.
-static EsStatus allocate_step(EsPolicy *policy, int64_t n_rows) {
+static EsStatus allocate_step(EsPolicy *policy, const EsPolicySpec *spec, int64_t n_rows) {
     EsLearned *learned = &policy->learned;
     size_t n_envs = (size_t)policy->context.n_envs;
     size_t n_slots = (size_t)policy->context.settings->n_slots;
-    int n_features = es_observation_size(policy->context.settings->n_slots);
+    int n_features = es_policy_spec_observed(spec);
     size_t row_bytes = sizeof(float) * n_envs * (size_t)n_features;
-    ES_TRY(es_feature_normaliser_create(n_features, &learned->features));
+    if (!spec->is_set) {
+        ES_TRY(es_feature_normaliser_create(n_features, &learned->features));
+    }
     ES_TRY(es_allocate(row_bytes * (size_t)n_rows, (void **)&learned->raw));
     ES_TRY(es_allocate(row_bytes, (void **)&learned->normalised));
     ES_TRY(es_allocate(sizeof(int32_t) * n_envs * n_slots, (void **)&learned->blueprints));
@@ -282,7 +284,10 @@ EsStatus es_learned_open(EsPolicy *policy, const char *path) {
     for (int head = 0; head < ES_N_HEADS; head++) {
         learned->floor[head] = metadata.floor[head];
     }
-    ES_TRY(allocate_step(policy, 1));
+    if (metadata.spec.is_set) { // the same weights for any number of slots
+        metadata.spec.n_slots = context->settings->n_slots;
+    }
+    ES_TRY(allocate_step(policy, &metadata.spec, 1));
     ES_TRY(es_policy_network_create(context->device, &metadata.spec, context->n_envs, 0,
                                     &learned->network));
     return es_policy_file_load(path, learned->network, &learned->features);
@@ -294,14 +299,14 @@ EsStatus es_learned_create(EsPolicy *policy, const EsPolicySpec *spec, const EsP
     EsLearned *learned = &policy->learned;
     const EsRolloutShape shape = {.n_steps = n_steps,
                                   .n_envs = context->n_envs,
-                                  .n_features = es_observation_size(spec->n_slots),
+                                  .n_features = es_policy_spec_observed(spec),
                                   .n_ids = spec->n_slots,
                                   .n_targets = spec->n_slots,
                                   .policy = es_policy_spec_shape(spec)};
     for (int head = 0; head < ES_N_HEADS; head++) {
         learned->floor[head] = ppo->head[head].floor;
     }
-    ES_TRY(allocate_step(policy, n_steps));
+    ES_TRY(allocate_step(policy, spec, n_steps));
     ES_TRY(es_rollout_create(&shape, &learned->rollout));
     ES_TRY(es_ppo_create(ppo, &shape, &learned->ppo));
     ES_TRY(es_policy_network_create(context->device, spec, context->n_envs, n_steps,
@@ -341,13 +346,19 @@ double es_learned_value_scale(const EsLearned *learned) {
 void es_learned_observe(const EsPolicy *policy, const EsGrowthState *state, float *raw,
                         float *normalised, int32_t *blueprints) {
     EsSeed seeds[ES_SLOTS_MAX];
-    int64_t n_features = es_observation_size(state->n_slots);
+    const EsPolicySpec *spec = es_policy_network_spec(policy->learned.network);
+    int64_t n_features = es_policy_spec_observed(spec);
     for (int64_t e = 0; e < state->n_envs; e++) {
         EsGrowthEnv env = es_policy_load(state, e, seeds);
-        es_env_observe(policy->context.settings, &env, seeds, raw + e * n_features,
-                       blueprints + e * state->n_slots);
+        (spec->is_set ? es_set_observe : es_env_observe)(policy->context.settings, &env, seeds,
+                                                         raw + e * n_features,
+                                                         blueprints + e * state->n_slots);
     }
-    es_feature_normaliser_apply(&policy->learned.features, state->n_envs, raw, normalised);
+    if (!spec->is_set) {
+        es_feature_normaliser_apply(&policy->learned.features, state->n_envs, raw, normalised);
+    } else if (raw != normalised) { // scaled as they are
+        memcpy(normalised, raw, sizeof *raw * (size_t)(state->n_envs * n_features));
+    }
 }
 
 // A host that was rolled back is not the one that the recurrent state remembers.
@@ -369,12 +380,15 @@ static void sample_all(EsPolicy *policy, const EsGrowthState *state, const EsAct
     if (learned->rollout != NULL) {
         rollout = es_rollout_view(learned->rollout);
     }
-    int64_t n_logits = es_head_first_logit(ES_N_HEADS, state->n_slots);
+    int is_table = es_policy_network_spec(learned->network)->is_set;
+    int64_t n_logits = is_table ? es_choice_table_size(state->n_slots)
+                                : es_head_first_logit(ES_N_HEADS, state->n_slots);
     double scale = es_learned_value_scale(learned);
     for (int64_t e = 0; e < state->n_envs; e++) {
         EsActionKey key = es_policy_key(policy, e, state->env.step[e]);
-        EsSampled sampled = es_policy_sample(outputs->logits + e * n_logits, state->n_slots,
-                                             &masks[e], learned->floor, &key, policy->is_greedy);
+        EsLogits logits = {outputs->logits + e * n_logits, state->n_slots, is_table};
+        EsSampled sampled =
+            es_policy_sample_from(&logits, &masks[e], learned->floor, &key, policy->is_greedy);
         actions[e] = sampled.action;
         learned->action_stats[e] = (EsActionStats){
             .confidence = sampled.confidence,
@@ -386,6 +400,9 @@ static void sample_all(EsPolicy *policy, const EsGrowthState *state, const EsAct
             int64_t row = es_rollout_row(learned->rollout, learned->t, e);
             es_decision_keep_choice(&rollout, row, &masks[e], &sampled, outputs->value[e]);
             es_decision_keep_targets(&rollout, row, state, e);
+            if (is_table) { // a head has logits only under an operation that reads it
+                rollout.available[row] = rollout.used[row];
+            }
         }
     }
 }
@@ -394,7 +411,7 @@ EsStatus es_learned_decide(EsPolicy *policy, const EsGrowthState *state, const E
                            EsAction *actions) {
     EsLearned *learned = &policy->learned;
     EsRollout *rollout = learned->rollout;
-    int64_t n_features = es_observation_size(state->n_slots);
+    int64_t n_features = es_policy_spec_observed(es_policy_network_spec(learned->network));
     float *raw = learned->raw, *normalised = learned->normalised;
     int32_t *blueprints = learned->blueprints;
     if (rollout != NULL) {
@@ -416,9 +433,12 @@ EsStatus es_learned_decide(EsPolicy *policy, const EsGrowthState *state, const E
 EsStatus es_policy_save(const EsPolicy *policy, const char *path) {
     const EsLearned *learned = &policy->learned;
     ES_ASSERT(policy->kind == ES_POLICY_LEARNED);
-    EsPolicyMetadata metadata = {.spec = *es_policy_network_spec(learned->network),
-                                 .observation_version = ES_OBSERVATION_VERSION,
-                                 .settings = *policy->context.settings};
+    const EsPolicySpec *spec = es_policy_network_spec(learned->network);
+    EsPolicyMetadata metadata = {.spec = *spec,
+                                 .observation_version = es_policy_spec_version(spec),
+                                 .settings = *policy->context.settings,
+                                 .ranges = es_policy_ranges_default()};
+    es_policy_ranges_include(&metadata.ranges, policy->context.settings);
     for (int head = 0; head < ES_N_HEADS; head++) {
         metadata.floor[head] = learned->floor[head];
     }

@@ -14,9 +14,8 @@
 #include "growth/rules/growth_names.h"
 #include "tensor/safetensors.h"
 
-#define N_METADATA 6
+#define N_METADATA 7 // at most
 #define FORMAT     "esper-policy"
-#define VERSION    1
 
 #define MEAN     "normaliser.mean"
 #define VARIANCE "normaliser.variance"
@@ -33,8 +32,10 @@ typedef struct Field {
     size_t offset;
     FieldKind kind;
     int count;      // above 1: an array
-    int is_checked; // a host that differs is refused
+    int is_checked; // a host that differs is refused: by version 1, CHECK_FLAT, or both, CHECK_ALL
 } Field;
+
+enum { CHECK_NONE, CHECK_FLAT, CHECK_ALL };
 
 typedef struct FieldList {
     const char *name; // of the metadata entry
@@ -44,14 +45,15 @@ typedef struct FieldList {
 
 #define FIELD(type, member, kind, count, is_checked)                                               \
     { #member, offsetof(type, member), kind, count, is_checked }
-#define CHECKED(member, kind, count)  FIELD(EsGrowthSettings, member, kind, count, 1)
-#define RECORDED(member, kind, count) FIELD(EsGrowthSettings, member, kind, count, 0)
+#define CHECKED(member, kind, count)  FIELD(EsGrowthSettings, member, kind, count, CHECK_FLAT)
+#define ALWAYS(member, kind, count)   FIELD(EsGrowthSettings, member, kind, count, CHECK_ALL)
+#define RECORDED(member, kind, count) FIELD(EsGrowthSettings, member, kind, count, CHECK_NONE)
 
 static const Field growth_fields[] = {
     CHECKED(max_seeds, FIELD_INTEGER, 1),
     CHECKED(episode_steps, FIELD_INTEGER, 1),
-    CHECKED(is_strict, FIELD_INTEGER, 1),
-    CHECKED(auto_forward, FIELD_INTEGER, 1),
+    ALWAYS(is_strict, FIELD_INTEGER, 1),
+    ALWAYS(auto_forward, FIELD_INTEGER, 1),
     CHECKED(training_dwell, FIELD_INTEGER, 1),
     CHECKED(blending_dwell, FIELD_INTEGER, 1),
     CHECKED(embargo_dwell, FIELD_INTEGER, 1),
@@ -60,7 +62,7 @@ static const Field growth_fields[] = {
     CHECKED(prune_age, FIELD_INTEGER, 1),
     CHECKED(tempo, FIELD_INTEGER, 3),
     CHECKED(alpha_speed, FIELD_INTEGER, 4),
-    CHECKED(alpha_target, FIELD_REAL, 3),
+    ALWAYS(alpha_target, FIELD_REAL, 3),
     RECORDED(min_health, FIELD_REAL, 1),
     RECORDED(min_improvement, FIELD_REAL, 1),
     RECORDED(min_ratio, FIELD_REAL, 1),
@@ -88,20 +90,22 @@ static const Field growth_fields[] = {
     RECORDED(stable_loss, FIELD_REAL, 1),
 };
 
-// every number of the settings is in the list, apart from the slots, the blueprints and their sizes
-_Static_assert(sizeof(EsGrowthSettings) ==
+// every number of the settings is in the list, apart from slots, blueprints and their sizes,
+// and the budget and what else belongs to the host, which stand last
+_Static_assert(offsetof(EsGrowthSettings, max_parameters) ==
                    4 * (ES_COUNT_OF(growth_fields) + 7) +
                        sizeof(int32_t) * (2 + 3 * ES_SLOTS_MAX + ES_SLOTS_MAX * ES_N_BLUEPRINT_IDS),
                "a setting of growth is missing among the metadata of a policy");
 
 static const Field network_fields[] = {
-    FIELD(EsPolicySpec, n_slots, FIELD_INTEGER, 1, 1),
-    FIELD(EsPolicySpec, n_hidden, FIELD_INTEGER, 1, 1),
-    FIELD(EsPolicySpec, n_features, FIELD_INTEGER, 1, 1),
-    FIELD(EsPolicySpec, dropout, FIELD_REAL, 1, 0),
-    FIELD(EsPolicySpec, aux_stops, FIELD_INTEGER, 1, 0),
+    FIELD(EsPolicySpec, n_slots, FIELD_INTEGER, 1, CHECK_FLAT),
+    FIELD(EsPolicySpec, n_hidden, FIELD_INTEGER, 1, CHECK_FLAT),
+    FIELD(EsPolicySpec, n_features, FIELD_INTEGER, 1, CHECK_FLAT),
+    FIELD(EsPolicySpec, dropout, FIELD_REAL, 1, CHECK_NONE),
+    FIELD(EsPolicySpec, aux_stops, FIELD_INTEGER, 1, CHECK_NONE),
 };
-_Static_assert(sizeof(EsPolicySpec) == 4 * ES_COUNT_OF(network_fields),
+// and the version, which is an entry of its own
+_Static_assert(sizeof(EsPolicySpec) == 4 * (ES_COUNT_OF(network_fields) + 1),
                "a part of the spec is missing among the metadata of a policy");
 
 // EsGrowthSettings, but for slots and blueprints; EsPolicySpec.
@@ -207,22 +211,26 @@ static void destroy_metadata(EsMetadata entries[N_METADATA]) {
     }
 }
 
-// Entries whose values destroy_metadata frees. MEMORY when they cannot be made.
-static EsStatus create_metadata(const EsPolicyMetadata *metadata, EsMetadata entries[N_METADATA]) {
-    char version[16], observation[16];
+// Entries whose values destroy_metadata frees; returns their number in *n, the last one is of
+// version 2. MEMORY when they cannot be made.
+static EsStatus create_metadata(const EsPolicyMetadata *metadata, EsMetadata entries[N_METADATA],
+                                int *n) {
+    char version[16];
+    int is_set = metadata->spec.is_set;
     (void)es_json_lacked_memory(); // an earlier attempt is no concern of this one
-    snprintf(version, sizeof version, "%d", VERSION);
-    snprintf(observation, sizeof observation, "%d", metadata->observation_version);
+    snprintf(version, sizeof version, "%d", metadata->observation_version);
     const EsMetadata made[N_METADATA] = {
         {"format", strdup(FORMAT)},
         {"version", strdup(version)},
-        {"observation", strdup(observation)},
+        {"observation", strdup(version)},
         {network_list.name, dump_network(&metadata->spec)},
         {growth_list.name, dump_growth(&metadata->settings)},
         {"floors", dump_floors(metadata->floor)},
+        {"ranges", is_set ? es_policy_ranges_write(&metadata->ranges) : NULL},
     };
     int is_whole = 1;
-    for (int i = 0; i < N_METADATA; i++) {
+    *n = is_set ? N_METADATA : N_METADATA - 1;
+    for (int i = 0; i < *n; i++) {
         entries[i] = made[i];
         is_whole = is_whole && entries[i].value != NULL;
     }
@@ -321,18 +329,26 @@ static EsStatus fail_field(const char *path, const Field *field, int i, double t
 
 EsStatus es_policy_metadata_check(const EsPolicyMetadata *metadata,
                                   const EsGrowthSettings *settings, const char *path) {
-    if (metadata->observation_version != ES_OBSERVATION_VERSION) {
+    int is_set = metadata->spec.is_set;
+    int32_t trained_with = metadata->settings.blueprints, hosts = settings->blueprints;
+    if (metadata->observation_version != es_policy_spec_version(&metadata->spec)) {
         return ES_FAIL(INPUT,
-                       "%s: the policy reads observations of version %d; this program "
-                       "makes version %d",
-                       path, metadata->observation_version, ES_OBSERVATION_VERSION);
+                       "%s: the policy reads observations of version %d; this program makes "
+                       "version %d for networks like its own",
+                       path, metadata->observation_version,
+                       es_policy_spec_version(&metadata->spec));
     }
-    ES_TRY(compare_slots(path, slots_json(&metadata->settings), slots_json(settings)));
-    ES_TRY(compare_blueprints(path, blueprints_json(metadata->settings.blueprints),
-                              blueprints_json(settings->blueprints)));
+    if (is_set) {
+        ES_TRY(es_policy_ranges_check(&metadata->ranges, settings, path));
+        hosts = (hosts & ~trained_with) == 0 ? trained_with : hosts; // fewer are as good
+    } else {
+        ES_TRY(compare_slots(path, slots_json(&metadata->settings), slots_json(settings)));
+    }
+    ES_TRY(compare_blueprints(path, blueprints_json(trained_with), blueprints_json(hosts)));
     for (size_t f = 0; f < growth_list.n_fields; f++) {
         const Field *field = &growth_list.fields[f];
-        for (int i = 0; i < field->count && field->is_checked; i++) {
+        int is_checked = field->is_checked >= (is_set ? CHECK_ALL : CHECK_FLAT);
+        for (int i = 0; i < field->count && is_checked; i++) {
             double trained = field_value(&metadata->settings, field, i);
             double host = field_value(settings, field, i);
             if (trained != host) {
@@ -547,12 +563,18 @@ static EsStatus read_metadata(const EsSafetensors *file, const char *path,
     int version = 0;
     memset(metadata, 0, sizeof *metadata);
     ES_TRY(read_integer_entry(file, path, "version", &version));
-    if (version != VERSION) {
-        return ES_FAIL(INPUT, "%s: a policy file of version %d, this program reads version %d",
-                       path, version, VERSION);
+    if (version != ES_OBSERVATION_VERSION && version != ES_SET_OBSERVATION_VERSION) {
+        return ES_FAIL(INPUT,
+                       "%s: a policy file of version %d, this program reads versions %d and %d",
+                       path, version, ES_OBSERVATION_VERSION, ES_SET_OBSERVATION_VERSION);
     }
     ES_TRY(read_integer_entry(file, path, "observation", &metadata->observation_version));
     ES_TRY(read_network(file, path, &metadata->spec));
+    metadata->spec.is_set = version == ES_SET_OBSERVATION_VERSION;
+    if (metadata->spec.is_set) {
+        ES_TRY(es_policy_ranges_read(es_safetensors_metadata(file, "ranges"), path,
+                                     &metadata->ranges));
+    }
     ES_TRY(read_growth(file, path, &metadata->settings));
     ES_TRY(read_floors(file, path, metadata->floor));
     if (metadata->spec.n_slots != metadata->settings.n_slots) {
@@ -569,6 +591,14 @@ static EsTensor file_view(const EsValue *value, float *data) {
     return es_tensor_view(data, ES_DTYPE_F32, NULL, value->rank - 1, value->dim + 1);
 }
 
+// Tensors of the normaliser, which version 2 does not have.
+static int count_scales(const EsPolicySpec *spec) { return spec->is_set ? 0 : N_SCALES; }
+
+// Features that the normaliser is for.
+static int count_normalised(const EsPolicySpec *spec) {
+    return spec->is_set ? 0 : es_observation_size(spec->n_slots);
+}
+
 static int count_parameters(const EsGraph *graph) {
     int n = 0;
     for (int v = 0; v < graph->n_values; v++) {
@@ -582,7 +612,7 @@ static int count_parameters(const EsGraph *graph) {
 static EsStatus check_metadata(const EsPolicyMetadata *metadata, const EsPolicySpec *spec,
                                const EsFeatureNormaliser *features) {
     if (metadata->spec.n_slots != spec->n_slots || metadata->spec.n_hidden != spec->n_hidden ||
-        metadata->spec.n_features != spec->n_features ||
+        metadata->spec.n_features != spec->n_features || metadata->spec.is_set != spec->is_set ||
         metadata->settings.n_slots != spec->n_slots) {
         return ES_FAIL(ARGUMENT,
                        "the metadata is of another policy: %d slots (growth: %d), %d hidden units, "
@@ -590,7 +620,7 @@ static EsStatus check_metadata(const EsPolicyMetadata *metadata, const EsPolicyS
                        metadata->spec.n_slots, metadata->settings.n_slots, metadata->spec.n_hidden,
                        metadata->spec.n_features, spec->n_slots, spec->n_hidden, spec->n_features);
     }
-    int n_wanted = es_observation_size(spec->n_slots);
+    int n_wanted = count_normalised(spec);
     if (features->n_features != n_wanted) {
         return ES_FAIL(ARGUMENT, "the normaliser is for %d features, the policy observes %d",
                        features->n_features, n_wanted);
@@ -609,6 +639,9 @@ static void list_tensors(const EsGraph *graph, float *slab, const EsFeatureNorma
                 (EsNamedTensor){value->name, file_view(value, slab + value->slab_offset)};
         }
     }
+    if (n_features == 0) {
+        return;
+    }
     tensors[n++] =
         (EsNamedTensor){MEAN, es_tensor_view(features->mean, ES_DTYPE_F64, NULL, 1, &n_features)};
     tensors[n++] = (EsNamedTensor){
@@ -624,7 +657,8 @@ EsStatus es_policy_file_save(const char *path, const EsPolicyMetadata *metadata,
     const EsStore *store = es_policy_network_store(network);
     EsStream *stream = es_policy_network_stream(network);
     size_t slab_bytes = es_tensor_bytes(&store->parameters);
-    int n_tensors = count_parameters(graph) + N_SCALES;
+    int n_tensors = count_parameters(graph) + count_scales(es_policy_network_spec(network));
+    int n_entries = 0;
     float *slab = NULL;
     EsNamedTensor *tensors = NULL;
     EsMetadata entries[N_METADATA + 1] = {0};
@@ -633,10 +667,11 @@ EsStatus es_policy_file_save(const char *path, const EsPolicyMetadata *metadata,
     ES_TRY_GOTO(es_allocate(sizeof *tensors * (size_t)n_tensors, (void **)&tensors));
     ES_TRY_GOTO(es_stream_copy(stream, slab, store->parameters.data, slab_bytes, ES_COPY_TO_HOST));
     ES_TRY_GOTO(es_stream_synchronize(stream));
-    ES_TRY_GOTO(create_metadata(metadata, entries));
+    ES_TRY_GOTO(create_metadata(metadata, entries, &n_entries));
     list_tensors(graph, slab, features, tensors);
-    entries[N_METADATA] = ES_TENSORS_HASH_ENTRY;
-    status = es_safetensors_save(path, tensors, n_tensors, entries, N_METADATA + 1);
+    entries[n_entries] = ES_TENSORS_HASH_ENTRY;
+    status = es_safetensors_save(path, tensors, n_tensors, entries, n_entries + 1);
+    entries[n_entries] = (EsMetadata){0}; // not to be freed
 done:
     destroy_metadata(entries);
     es_release(tensors);
@@ -690,7 +725,7 @@ static EsStatus check_sizes(const EsSafetensors *file, const char *path, const E
     const int64_t n_features = spec->n_features, recurrent[] = {4 * spec->n_hidden, spec->n_hidden};
     EsTensor view, bias = es_tensor_view(NULL, ES_DTYPE_F32, NULL, 1, &n_features);
     EsTensor weight = es_tensor_view(NULL, ES_DTYPE_F32, NULL, 2, recurrent);
-    ES_TRY(find(file, path, "feature.bias", &bias, &view));
+    ES_TRY(find(file, path, spec->is_set ? "host.bias" : "feature.bias", &bias, &view));
     return find(file, path, "lstm.weight_hh", &weight, &view);
 }
 
@@ -707,17 +742,18 @@ EsStatus es_policy_file_metadata(const char *path, EsPolicyMetadata *metadata) {
 
 static EsStatus check_network(const EsPolicyMetadata *metadata, const EsPolicySpec *spec,
                               const EsFeatureNormaliser *features, const char *path) {
-    if (metadata->spec.n_slots != spec->n_slots || metadata->spec.n_hidden != spec->n_hidden ||
-        metadata->spec.n_features != spec->n_features) {
+    if ((metadata->spec.n_slots != spec->n_slots && !spec->is_set) ||
+        metadata->spec.n_hidden != spec->n_hidden ||
+        metadata->spec.n_features != spec->n_features || metadata->spec.is_set != spec->is_set) {
         return ES_FAIL(INPUT,
                        "%s: a policy of %d slots, %d hidden units and %d features; the network "
                        "has %d, %d and %d",
                        path, metadata->spec.n_slots, metadata->spec.n_hidden,
                        metadata->spec.n_features, spec->n_slots, spec->n_hidden, spec->n_features);
     }
-    if (features->n_features != es_observation_size(spec->n_slots)) {
+    if (features->n_features != count_normalised(spec)) {
         return ES_FAIL(ARGUMENT, "the normaliser is for %d features, the policy in %s observes %d",
-                       features->n_features, path, es_observation_size(spec->n_slots));
+                       features->n_features, path, count_normalised(spec));
     }
     return ES_STATUS_OK;
 }
@@ -764,7 +800,7 @@ EsStatus es_policy_file_load(const char *path, EsPolicyNetwork *network,
     EsStore *store = es_policy_network_store(network);
     EsStream *stream = es_policy_network_stream(network);
     size_t slab_bytes = es_tensor_bytes(&store->parameters);
-    int n_wanted = count_parameters(graph) + N_SCALES;
+    int n_wanted = count_parameters(graph) + count_scales(es_policy_network_spec(network));
     EsSafetensors *file = NULL;
     float *slab = NULL;
     EsPolicyMetadata metadata;
@@ -775,7 +811,9 @@ EsStatus es_policy_file_load(const char *path, EsPolicyNetwork *network,
     ES_TRY_GOTO(check_network(&metadata, es_policy_network_spec(network), features, path));
     ES_TRY_GOTO(es_allocate(slab_bytes, (void **)&slab));
     ES_TRY_GOTO(read_parameters(file, path, graph, slab));
-    ES_TRY_GOTO(read_scales(file, path, features->n_features, &scales));
+    if (features->n_features > 0) {
+        ES_TRY_GOTO(read_scales(file, path, features->n_features, &scales));
+    }
     if (es_safetensors_count(file) != n_wanted) {
         status = ES_FAIL(INPUT, "%s has %d tensors, a policy of these sizes has %d", path,
                          es_safetensors_count(file), n_wanted);
@@ -783,10 +821,12 @@ EsStatus es_policy_file_load(const char *path, EsPolicyNetwork *network,
     }
     es_safetensors_note_hash(file);
     // from here on nothing can be wrong with the file
-    size_t scale_bytes = (size_t)features->n_features * sizeof(double);
-    memcpy(features->mean, scales.mean.data, scale_bytes);
-    memcpy(features->variance, scales.variance.data, scale_bytes);
-    features->n_merged = *(const int64_t *)scales.n_merged.data;
+    if (features->n_features > 0) {
+        size_t scale_bytes = (size_t)features->n_features * sizeof(double);
+        memcpy(features->mean, scales.mean.data, scale_bytes);
+        memcpy(features->variance, scales.variance.data, scale_bytes);
+        features->n_merged = *(const int64_t *)scales.n_merged.data;
+    }
     ES_TRY_GOTO(
         es_stream_copy(stream, store->parameters.data, slab, slab_bytes, ES_COPY_TO_DEVICE));
     status = es_stream_synchronize(stream);

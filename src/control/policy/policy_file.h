@@ -1,7 +1,8 @@
 // A trained policy as a file: safetensors with the weights and the feature normaliser, and metadata
-// about the hosts it fits: slots in order, observation version, episode length, dwell times, sizes.
-// A host that differs is refused with a message; nothing is rescaled silently. docs/file-formats.md
-// has the bytes.
+// about the hosts it fits: slots in order, observation version, episode length, dwell times, sizes;
+// of a policy of version 2, which has no normaliser, ranges of slots, steps and budgets
+// (policy_ranges.c). A host that differs is refused with a message; nothing is rescaled silently.
+// docs/file-formats.md has the bytes.
 //
 //     EsPolicyMetadata metadata; ES_TRY(es_policy_file_metadata(path, &metadata));
 //     ES_TRY(es_policy_metadata_check(&metadata, &settings, path));
@@ -15,6 +16,32 @@
 
 ES_EXTERN_C_BEGIN
 
+// --- ranges of the hosts that a policy of version 2 decides for ---
+
+// Least and most; all positive, the least not above the most.
+typedef struct EsPolicyRanges {
+    double slots[2];
+    double steps[2];
+    double budget[2]; // times the host's parameters; a host without a limit is always in range
+} EsPolicyRanges;
+
+// 1 to 12 slots, 20 to 300 steps, 1 to 100 times the host.
+EsPolicyRanges es_policy_ranges_default(void);
+
+// Widen the ranges so that they take in this host.
+void es_policy_ranges_include(EsPolicyRanges *ranges, const EsGrowthSettings *settings);
+
+// INPUT says what is out of range, which range, and the option to change.
+EsStatus es_policy_ranges_check(const EsPolicyRanges *ranges, const EsGrowthSettings *settings,
+                                const char *path);
+
+// As the text of a JSON object, to be freed; NULL when memory is short. Reading refuses, as INPUT
+// that names the file, what is missing, unknown, not a pair of numbers, or no range.
+char *es_policy_ranges_write(const EsPolicyRanges *ranges);
+EsStatus es_policy_ranges_read(const char *text, const char *path, EsPolicyRanges *ranges);
+
+// --- files ---
+
 // Metadata of a policy's file.
 typedef struct EsPolicyMetadata {
     EsPolicySpec spec;
@@ -22,6 +49,7 @@ typedef struct EsPolicyMetadata {
     // settings of its training; sizes of blueprints are not kept, they belong to the host
     EsGrowthSettings settings;
     float floor[ES_N_HEADS]; // least probabilities it was trained with
+    EsPolicyRanges ranges;   // version 2
 } EsPolicyMetadata;
 
 // Written atomically. The metadata must be that of the network. Waits for the network's stream.
@@ -33,12 +61,14 @@ EsStatus es_policy_file_metadata(const char *path, EsPolicyMetadata *metadata);
 
 // INPUT names the first thing that differs between the file and the host, both values: observation,
 // slots, blueprints, length of an episode, how seeds advance, dwell times, ramps. Thresholds of
-// gates, governor and tracker are in the file for the record and may differ.
+// gates, governor and tracker are in the file for the record and may differ. Of a policy of version
+// 2: slots, steps and budget out of range, blueprints it was not trained with, how seeds advance,
+// targets of ramps.
 EsStatus es_policy_metadata_check(const EsPolicyMetadata *metadata,
                                   const EsGrowthSettings *settings, const char *path);
 
-// Weights into a network of the file's slots and widths, scales into a normaliser of its
-// observation. Everything is checked first: after a failure both are as they were.
+// Weights into a network of the file's slots (version 2: any) and widths, scales into a normaliser
+// of its observation. Everything is checked first: after a failure both are as they were.
 EsStatus es_policy_file_load(const char *path, EsPolicyNetwork *network,
                              EsFeatureNormaliser *features);
 

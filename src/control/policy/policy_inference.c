@@ -325,6 +325,9 @@ EsStatus es_policy_acting_create(EsPolicyNetwork *network) {
     EsPlan *plan = acting->plan;
     ES_TRY(es_staging_open_input(&acting->features, device, plan, p->graph, p->features));
     ES_TRY(es_staging_open_input(&acting->blueprints, device, plan, p->graph, p->blueprints));
+    if (p->slots != ES_NO_VALUE) {
+        ES_TRY(es_staging_open_input(&acting->slots, device, plan, p->graph, p->slots));
+    }
     ES_TRY(es_staging_open_input(&acting->h, device, plan, p->graph, p->h_start));
     ES_TRY(es_staging_open_input(&acting->c, device, plan, p->graph, p->c_start));
     ES_TRY(es_staging_open_view(&acting->logits, es_plan_tensor(plan, p->logits)));
@@ -337,9 +340,9 @@ EsStatus es_policy_acting_create(EsPolicyNetwork *network) {
 }
 
 void es_policy_acting_destroy(EsPolicyActing *acting) {
-    EsStagingTensor *const staged_tensors[] = {&acting->features, &acting->blueprints,
-                                               &acting->logits,   &acting->value,
-                                               &acting->h,        &acting->c};
+    EsStagingTensor *const staged_tensors[] = {
+        &acting->features, &acting->blueprints, &acting->slots, &acting->logits,
+        &acting->value,    &acting->h,          &acting->c};
     for (size_t i = 0; i < ES_COUNT_OF(staged_tensors); i++) {
         es_staging_close(staged_tensors[i]);
     }
@@ -406,14 +409,31 @@ static EsStatus run_step(EsPolicyActing *acting, EsStream *stream, int is_peek) 
     return is_peek ? ES_STATUS_OK : move_on(acting, stream);
 }
 
+// Observations [E, D] to the inputs: whole rows, or the host's part and those of the slots.
+static void stage_features(const EsPolicyNetwork *network, const float *features) {
+    const EsPolicyActing *acting = &network->acting;
+    if (!network->spec.is_set) {
+        memcpy(acting->features.host, features, es_tensor_bytes(&acting->features.tensor));
+        return;
+    }
+    int64_t D = es_policy_spec_observed(&network->spec), D_host = ES_SET_OBSERVATION_HOST;
+    float *hosts = acting->features.host, *slots = acting->slots.host;
+    for (int64_t e = 0; e < network->n_envs; e++) {
+        const float *row = features + e * D;
+        memcpy(hosts + e * D_host, row, sizeof *row * (size_t)D_host);
+        memcpy(slots + e * (D - D_host), row + D_host, sizeof *row * (size_t)(D - D_host));
+    }
+}
+
 EsStatus es_policy_inference_act(EsPolicyNetwork *network, const float *features,
                                  const int32_t *blueprints, int is_peek, EsOutputs *outputs) {
     EsPolicyActing *acting = &network->acting;
     EsStream *stream = network->stream;
-    memcpy(acting->features.host, features, es_tensor_bytes(&acting->features.tensor));
+    stage_features(network, features);
     memcpy(acting->blueprints.host, blueprints, es_tensor_bytes(&acting->blueprints.tensor));
     ES_TRY(es_staging_send(&acting->features, stream));
     ES_TRY(es_staging_send(&acting->blueprints, stream));
+    ES_TRY(es_staging_send(&acting->slots, stream));
     ES_TRY(run_step(acting, stream, is_peek));
     ES_TRY(es_staging_fetch(&acting->logits, stream));
     ES_TRY(es_staging_fetch(&acting->value, stream));
@@ -458,6 +478,7 @@ EsStatus es_policy_inference_act_queued(EsPolicyNetwork *network, EsStream *stre
     const EsDeviceInfo *info = es_device_info(network->device);
     const EsDeviceInfo *other = es_device_info(es_stream_device(stream));
     ES_ASSERT(info->kind == other->kind && info->index == other->index);
+    ES_ASSERT(!network->spec.is_set); // whole rows of features
     *logits = acting->logits.tensor.data;
     *value = acting->value.tensor.data;
     if (acting->act != NULL) {

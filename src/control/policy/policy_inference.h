@@ -18,8 +18,9 @@ ES_EXTERN_C_BEGIN
 EsStatus es_policy_inference_reset(EsPolicyNetwork *network, const uint8_t *is_reset);
 
 // One step of all environments: features [E, D] normalised, blueprints [E, S]; outputs.logits
-// [E, A] and outputs.value [E] point into the network, valid until the next call; the auxiliary
-// outputs are NULL. The recurrent state moves on, unless is_peek. Allocates nothing.
+// [E, A] (version 2: tables, sampling_rules.h) and outputs.value [E] point into the network,
+// valid until the next call; the auxiliary outputs are NULL. The recurrent state moves on, unless
+// is_peek. Allocates nothing.
 EsStatus es_policy_inference_act(EsPolicyNetwork *network, const float *features,
                                  const int32_t *blueprints, int is_peek, EsOutputs *outputs);
 
@@ -44,7 +45,7 @@ EsPolicyInputs es_policy_inference_inputs(const EsPolicyNetwork *network);
 // environments with is_reset [E] (nullable, device memory) is zeroed first, and moves on. logits
 // [E, A] and value [E] are in device memory, at the same place in every step. Other streams that
 // changed weights or state must have been waited for. A fused step is launched one by one here, for
-// a caller that captures it with its own work (decision_device.c).
+// a caller that captures it with its own work (decision_device.c). Version 1 alone.
 EsStatus es_policy_inference_act_queued(EsPolicyNetwork *network, EsStream *stream,
                                         const float *features, const int32_t *blueprints,
                                         const uint8_t *is_reset, const float **logits,

@@ -12,15 +12,6 @@
 #include "control/policy/policy_network_internal.h"
 #include "growth/rules/growth_names.h"
 
-// Gains of orthogonal initial weights: layers before a ReLU, the last layer of a head (all actions
-// about equally likely at first), the last layer of a value.
-#define GAIN_LAYER 1.41421356f
-#define GAIN_HEAD  0.01f
-#define GAIN_VALUE 0.1f
-
-#define EMBEDDING_WIDTH  4
-#define EMBEDDING_SPREAD 0.02f
-
 EsPolicySpec es_policy_spec_default(int n_slots, int n_hidden) {
     return (EsPolicySpec){.n_slots = n_slots,
                           .n_hidden = n_hidden,
@@ -50,6 +41,17 @@ EsStatus es_policy_spec_check(const EsPolicySpec *spec) {
     return ES_STATUS_OK;
 }
 
+int es_policy_spec_version(const EsPolicySpec *spec) {
+    return spec->is_set ? ES_SET_OBSERVATION_VERSION : ES_OBSERVATION_VERSION;
+}
+
+int es_policy_spec_observed(const EsPolicySpec *spec) {
+    return spec->is_set ? es_set_observation_size(spec->n_slots)
+                        : es_observation_size(spec->n_slots);
+}
+
+int es_policy_spec_encoding(const EsPolicySpec *spec) { return ES_MAX(spec->n_features / 2, 1); }
+
 EsPolicyShape es_policy_spec_shape(const EsPolicySpec *spec) {
     int head_size[ES_N_HEADS];
     for (int32_t head = 0; head < ES_N_HEADS; head++) {
@@ -60,67 +62,75 @@ EsPolicyShape es_policy_spec_shape(const EsPolicySpec *spec) {
 
 // --- counting, apart from the graph so that one can check the other ---
 
-static int64_t count_linear(int64_t n_in, int64_t n_out) { return n_in * n_out + n_out; }
+int64_t es_count_linear(int64_t n_in, int64_t n_out) { return n_in * n_out + n_out; }
 
-static int64_t count_value_tower(int64_t n_in, int64_t H) {
-    return count_linear(n_in, H / 2) + 2 * (H / 2) + count_linear(H / 2, H / 4) + 2 * (H / 4) +
-           count_linear(H / 4, H / 8) + count_linear(H / 8, 1);
+int64_t es_count_value(int64_t n_in, int64_t H) {
+    return es_count_linear(n_in, H / 2) + 2 * (H / 2) + es_count_linear(H / 2, H / 4) +
+           2 * (H / 4) + es_count_linear(H / 4, H / 8) + es_count_linear(H / 8, 1);
 }
 
 int64_t es_policy_spec_count(const EsPolicySpec *spec) {
+    if (spec->is_set) {
+        return es_policy_set_count(spec);
+    }
     int64_t H = spec->n_hidden, F = spec->n_features, S = spec->n_slots;
-    int64_t count = (int64_t)ES_OBSERVATION_BLUEPRINTS * EMBEDDING_WIDTH;
-    count += count_linear(es_observation_size(spec->n_slots) + EMBEDDING_WIDTH * S, F) + 2 * F;
-    count += F != H ? count_linear(F, H) : 0;
+    int64_t count = (int64_t)ES_OBSERVATION_BLUEPRINTS * ES_POLICY_EMBEDDING_WIDTH;
+    count +=
+        es_count_linear(es_observation_size(spec->n_slots) + ES_POLICY_EMBEDDING_WIDTH * S, F) +
+        2 * F;
+    count += F != H ? es_count_linear(F, H) : 0;
     count += 2 * (4 * H * H + 4 * H) + 2 * H;
     for (int32_t head = 0; head < ES_N_HEADS; head++) {
-        count += head == ES_HEAD_BLUEPRINT ? count_linear(H, H) : 0;
-        count += count_linear(H, H / 2) + count_linear(H / 2, es_head_size(head, spec->n_slots));
+        count += head == ES_HEAD_BLUEPRINT ? es_count_linear(H, H) : 0;
+        count +=
+            es_count_linear(H, H / 2) + es_count_linear(H / 2, es_head_size(head, spec->n_slots));
     }
-    count += count_value_tower(H, H) + count_value_tower(H + ES_N_GROWTH_OPS, H);
-    return count + count_linear(H, H / 2) + 2 * (H / 2) + count_linear(H / 2, H / 4) +
-           count_linear(H / 4, S);
+    count += es_count_value(H, H) + es_count_value(H + ES_N_GROWTH_OPS, H);
+    return count + es_count_linear(H, H / 2) + 2 * (H / 2) + es_count_linear(H / 2, H / 4) +
+           es_count_linear(H / 4, S);
 }
 
-// --- building ---
+// --- layers ---
 
-// Input of a layer. Acting does not use the auxiliary outputs: their layers are then declared for
-// the sake of the store's layout, and compute nothing.
-typedef struct Signal {
-    EsGraph *graph;
-    EsValueId value; // read when !is_declared
-    int64_t width;
-    int is_declared;
-} Signal;
-
-static void declare_vector(const Signal *x, const char *name, const char *part, int64_t n,
+static void declare_vector(const EsSignal *x, const char *name, const char *part, int64_t n,
                            float start) {
     char full[ES_NAME_BYTES];
     snprintf(full, sizeof full, "%s.%s", name, part);
     es_graph_parameter(x->graph, full, 1, &n, 0.0f, start);
 }
 
-static void declare_weight(const Signal *x, const char *name, int64_t n_out, float gain) {
+static void declare_weight(const EsSignal *x, const char *name, int64_t n_out, float gain) {
     char full[ES_NAME_BYTES];
     snprintf(full, sizeof full, "%s.weight", name);
     es_graph_parameter_with(x->graph, full, 2, (int64_t[]){n_out, x->width}, ES_INITIAL_ORTHOGONAL,
                             gain, 0.0f);
 }
 
-static Signal linear(Signal x, const char *name, int64_t n_out, float gain) {
-    if (x.is_declared) {
-        declare_weight(&x, name, n_out, gain);
-        declare_vector(&x, name, "bias", n_out, 0.0f);
+static EsSignal multiply(EsSignal x, const char *name, int64_t n_out, float gain, int has_bias) {
+    if (!x.is_declared) {
+        x.value = es_graph_linear_with(x.graph, name, x.value, n_out,
+                                       (EsLinearOptions){.has_bias = has_bias,
+                                                         .initial = ES_INITIAL_ORTHOGONAL,
+                                                         .scale = gain});
     } else {
-        x.value = es_graph_linear_with(
-            x.graph, name, x.value, n_out,
-            (EsLinearOptions){.has_bias = 1, .initial = ES_INITIAL_ORTHOGONAL, .scale = gain});
+        declare_weight(&x, name, n_out, gain);
+        if (has_bias) {
+            declare_vector(&x, name, "bias", n_out, 0.0f);
+        }
     }
     x.width = n_out;
     return x;
 }
 
-static Signal normalise(Signal x, const char *name) {
+EsSignal es_signal_linear(EsSignal x, const char *name, int64_t n_out, float gain) {
+    return multiply(x, name, n_out, gain, 1);
+}
+
+EsSignal es_signal_product(EsSignal x, const char *name, int64_t n_out, float gain) {
+    return multiply(x, name, n_out, gain, 0);
+}
+
+EsSignal es_signal_normalise(EsSignal x, const char *name) {
     if (x.is_declared) {
         declare_vector(&x, name, "gamma", x.width, 1.0f);
         declare_vector(&x, name, "beta", x.width, 0.0f);
@@ -130,56 +140,61 @@ static Signal normalise(Signal x, const char *name) {
     return x;
 }
 
-static Signal rectify(Signal x) {
+EsSignal es_signal_rectify(EsSignal x) {
     if (!x.is_declared) {
         x.value = es_graph_activation(x.graph, ES_ACTIVATION_RELU, x.value);
     }
     return x;
 }
 
-// Linear layers "<name>.linear<i>" of the given widths with a ReLU between them, and layer norms
-// "<name>.norm<i>" after the first n_norms.
-static Signal stack(Signal x, const char *name, int n_layers, const int64_t *widths, int n_norms,
-                    float last_gain) {
+EsSignal es_signal_stack(EsSignal x, const char *name, int n_layers, const int64_t *widths,
+                         int n_norms, float last_gain) {
     for (int i = 0; i < n_layers; i++) {
         char layer[ES_NAME_BYTES - 8];
         int is_last = i == n_layers - 1;
         snprintf(layer, sizeof layer, "%s.linear%d", name, i);
-        x = linear(x, layer, widths[i], is_last ? last_gain : GAIN_LAYER);
+        x = es_signal_linear(x, layer, widths[i], is_last ? last_gain : ES_GAIN_LAYER);
         if (i < n_norms) {
             snprintf(layer, sizeof layer, "%s.norm%d", name, i);
-            x = normalise(x, layer);
+            x = es_signal_normalise(x, layer);
         }
-        x = is_last ? x : rectify(x);
+        x = is_last ? x : es_signal_rectify(x);
     }
     return x;
 }
 
-static EsValueId reshape_rows(EsGraph *graph, EsValueId x, int64_t n_rows, int64_t width) {
+EsSignal es_signal_value(EsSignal x, const char *name, int64_t H) {
+    return es_signal_stack(x, name, 4, (int64_t[]){H / 2, H / 4, H / 8, 1}, 2, ES_GAIN_VALUE);
+}
+
+EsValueId es_signal_reshape(EsGraph *graph, EsValueId x, int64_t n_rows, int64_t width) {
     return es_graph_reshape(graph, x, 2, (int64_t[]){n_rows, width});
 }
 
+// --- building ---
+
 // x = ReLU(LN(W [observation; embeddings])), projected to H where F differs
-static Signal build_features(EsPolicyGraph *p, const EsPolicySpec *spec) {
+static EsSignal build_features(EsPolicyGraph *p, const EsPolicySpec *spec) {
     EsGraph *graph = p->graph;
     int64_t n_rows = p->size.n_steps * p->size.n_rows, S = spec->n_slots;
     int64_t n_observed = es_observation_size(spec->n_slots), n_ids = n_rows * S;
     p->features =
         es_graph_input(graph, "features", ES_DTYPE_F32, 2, (int64_t[]){n_rows, n_observed});
     p->blueprints = es_graph_input(graph, "blueprints", ES_DTYPE_I32, 1, &n_ids);
-    EsValueId embedded =
-        es_graph_embedding_normal(graph, "blueprint_embedding", p->blueprints,
-                                  ES_OBSERVATION_BLUEPRINTS, EMBEDDING_WIDTH, EMBEDDING_SPREAD);
-    embedded = reshape_rows(graph, embedded, n_rows, EMBEDDING_WIDTH * S);
+    EsValueId embedded = es_graph_embedding_normal(
+        graph, "blueprint_embedding", p->blueprints, ES_OBSERVATION_BLUEPRINTS,
+        ES_POLICY_EMBEDDING_WIDTH, ES_POLICY_EMBEDDING_SPREAD);
+    embedded = es_signal_reshape(graph, embedded, n_rows, ES_POLICY_EMBEDDING_WIDTH * S);
     EsValueId both = es_graph_concat(graph, 2, (EsValueId[]){p->features, embedded});
-    Signal x = {graph, both, n_observed + EMBEDDING_WIDTH * S, 0};
-    x = rectify(normalise(linear(x, "feature", spec->n_features, GAIN_LAYER), "feature_norm"));
-    return spec->n_features != spec->n_hidden ? linear(x, "projection", spec->n_hidden, GAIN_LAYER)
-                                              : x;
+    EsSignal x = {graph, both, n_observed + ES_POLICY_EMBEDDING_WIDTH * S, 0};
+    x = es_signal_rectify(es_signal_normalise(
+        es_signal_linear(x, "feature", spec->n_features, ES_GAIN_LAYER), "feature_norm"));
+    return spec->n_features != spec->n_hidden
+               ? es_signal_linear(x, "projection", spec->n_hidden, ES_GAIN_LAYER)
+               : x;
 }
 
-// z = LN(h) + x
-static Signal build_recurrence(EsPolicyGraph *p, const EsPolicySpec *spec, Signal x) {
+EsSignal es_policy_graph_recurrence(EsPolicyGraph *p, const EsPolicySpec *spec, EsSignal x) {
     EsGraph *graph = p->graph;
     int64_t T = p->size.n_steps, N = p->size.n_rows, H = spec->n_hidden;
     if (p->size.is_training) {
@@ -196,36 +211,28 @@ static Signal build_recurrence(EsPolicyGraph *p, const EsPolicySpec *spec, Signa
         p->h = state.y;
         p->c = state.c;
     }
-    Signal y = {graph, reshape_rows(graph, state.y, T * N, H), H, 0};
-    y = normalise(y, "lstm_norm");
+    EsSignal y = {graph, es_signal_reshape(graph, state.y, T * N, H), H, 0};
+    y = es_signal_normalise(y, "lstm_norm");
     y.value = es_graph_add(graph, y.value, x.value);
     return y;
 }
 
-static void build_heads(EsPolicyGraph *p, const EsPolicySpec *spec, Signal z) {
+static void build_heads(EsPolicyGraph *p, const EsPolicySpec *spec, EsSignal z) {
     int64_t H = spec->n_hidden;
     EsValueId logits[ES_N_HEADS];
     for (int32_t head = 0; head < ES_N_HEADS; head++) {
         int64_t n = es_head_size(head, spec->n_slots);
         char name[ES_NAME_BYTES / 2];
         snprintf(name, sizeof name, "head.%s", es_head_name(head));
-        Signal y = head == ES_HEAD_BLUEPRINT
-                       ? stack(z, name, 3, (int64_t[]){H, H / 2, n}, 0, GAIN_HEAD)
-                       : stack(z, name, 2, (int64_t[]){H / 2, n}, 0, GAIN_HEAD);
+        EsSignal y = head == ES_HEAD_BLUEPRINT
+                         ? es_signal_stack(z, name, 3, (int64_t[]){H, H / 2, n}, 0, ES_GAIN_HEAD)
+                         : es_signal_stack(z, name, 2, (int64_t[]){H / 2, n}, 0, ES_GAIN_HEAD);
         logits[head] = y.value;
     }
     p->logits = es_graph_concat(p->graph, ES_N_HEADS, logits);
 }
 
-static Signal build_value(const char *name, int64_t H, Signal x) {
-    return stack(x, name, 4, (int64_t[]){H / 2, H / 4, H / 8, 1}, 2, GAIN_VALUE);
-}
-
-// Linear, LN, ReLU, dropout, then two more layers: a prediction for every slot
-static Signal build_contribution(EsPolicyGraph *p, const EsPolicySpec *spec, Signal x) {
-    int64_t H = spec->n_hidden;
-    x = linear(x, "contribution.linear0", H / 2, GAIN_LAYER);
-    x = rectify(normalise(x, "contribution.norm0"));
+EsSignal es_policy_graph_dropout(EsPolicyGraph *p, const EsPolicySpec *spec, EsSignal x) {
     if (!x.is_declared) {
         int64_t one = 1;
         p->episode = es_graph_input(p->graph, "episode", ES_DTYPE_I32, 0, NULL);
@@ -233,27 +240,42 @@ static Signal build_contribution(EsPolicyGraph *p, const EsPolicySpec *spec, Sig
         x.value = es_graph_dropout(p->graph, (EsDropoutOptions){.probability = spec->dropout},
                                    p->episode, p->pass, x.value);
     }
-    x = rectify(linear(x, "contribution.linear1", H / 4, GAIN_LAYER));
-    return linear(x, "contribution.linear2", spec->n_slots, GAIN_VALUE);
+    return x;
 }
 
-// The outputs that only training has. Q(s, op) never trains the shared layers, the contributions
-// do if the spec says so.
-static void build_auxiliary(EsPolicyGraph *p, const EsPolicySpec *spec, Signal z) {
+// Linear, LN, ReLU, dropout, then two more layers: a prediction for every slot
+static EsSignal build_contribution(EsPolicyGraph *p, const EsPolicySpec *spec, EsSignal x) {
+    int64_t H = spec->n_hidden;
+    x = es_signal_linear(x, "contribution.linear0", H / 2, ES_GAIN_LAYER);
+    x = es_signal_rectify(es_signal_normalise(x, "contribution.norm0"));
+    x = es_policy_graph_dropout(p, spec, x);
+    x = es_signal_rectify(es_signal_linear(x, "contribution.linear1", H / 4, ES_GAIN_LAYER));
+    return es_signal_linear(x, "contribution.linear2", spec->n_slots, ES_GAIN_VALUE);
+}
+
+EsValueId es_policy_graph_action_value(EsPolicyGraph *p, const EsPolicySpec *spec, EsSignal z) {
     EsGraph *graph = p->graph;
     int64_t H = spec->n_hidden, n_rows = p->size.n_steps * p->size.n_rows;
-    Signal with_op = {graph, ES_NO_VALUE, H + ES_N_GROWTH_OPS, !p->size.is_training};
-    Signal trunk = {graph, ES_NO_VALUE, H, !p->size.is_training};
+    EsSignal with_op = {graph, ES_NO_VALUE, H + ES_N_GROWTH_OPS, !p->size.is_training};
+    EsValueId detached = ES_NO_VALUE;
     if (p->size.is_training) {
-        EsValueId detached = es_graph_detach(graph, z.value);
+        detached = es_graph_detach(graph, z.value);
         p->op = es_graph_input(graph, "op", ES_DTYPE_F32, 2, (int64_t[]){n_rows, ES_N_GROWTH_OPS});
         with_op.value = es_graph_concat(graph, 2, (EsValueId[]){detached, p->op});
-        trunk.value = spec->aux_stops ? detached : z.value;
     }
-    Signal action_value = build_value("action_value", H, with_op);
-    Signal contribution = build_contribution(p, spec, trunk);
-    p->action_value = action_value.value;
-    p->contribution = contribution.value;
+    p->action_value = es_signal_value(with_op, "action_value", H).value;
+    return detached;
+}
+
+// Version 1: one layer over all features, every head over the core.
+static void build_flat(EsPolicyGraph *p, const EsPolicySpec *spec) {
+    EsSignal z = es_policy_graph_recurrence(p, spec, build_features(p, spec));
+    build_heads(p, spec, z);
+    p->value = es_signal_value(z, "value", spec->n_hidden).value;
+    EsValueId detached = es_policy_graph_action_value(p, spec, z);
+    EsSignal trunk = {p->graph, spec->aux_stops ? detached : z.value, spec->n_hidden,
+                      !p->size.is_training};
+    p->contribution = build_contribution(p, spec, trunk).value;
 }
 
 static EsValueId gradient_input(EsGraph *graph, const char *name, EsValueId of) {
@@ -279,16 +301,21 @@ EsStatus es_policy_graph_create(const EsPolicySpec *spec, EsPolicyGraphSize size
     *p = (EsPolicyGraph){.size = size};
     EsValueId *const absent[] = {&p->h_start, &p->c_start, &p->reset,          &p->op,
                                  &p->episode, &p->pass,    &p->d_logits,       &p->d_value,
-                                 &p->h,       &p->c,       &p->d_action_value, &p->d_contribution};
+                                 &p->h,       &p->c,       &p->d_action_value, &p->d_contribution,
+                                 &p->slots,   &p->slot};
     for (size_t i = 0; i < ES_COUNT_OF(absent); i++) {
         *absent[i] = ES_NO_VALUE;
     }
+    for (int head = 0; head < ES_N_HEADS; head++) {
+        p->variant[head] = ES_NO_VALUE;
+    }
     ES_TRY(es_policy_spec_check(spec));
     ES_TRY(es_graph_create(size.n_shards, &p->graph));
-    Signal z = build_recurrence(p, spec, build_features(p, spec));
-    build_heads(p, spec, z);
-    p->value = build_value("value", spec->n_hidden, z).value;
-    build_auxiliary(p, spec, z);
+    if (spec->is_set) {
+        es_policy_set_build(p, spec);
+    } else {
+        build_flat(p, spec);
+    }
     const EsValueId kept[] = {p->logits, p->value, p->h, p->c, p->action_value, p->contribution};
     for (size_t i = 0; i < ES_COUNT_OF(kept); i++) {
         if (kept[i] != ES_NO_VALUE) {
@@ -410,6 +437,10 @@ EsStatus es_policy_network_create(EsDevice *device, const EsPolicySpec *spec, in
     *network_out = NULL;
     ES_TRY(es_policy_spec_check(spec));
     ES_TRY(check_sizes(n_envs, n_steps));
+    if (spec->is_set && !is_on_host(device)) {
+        return ES_FAIL(UNSUPPORTED, "policies of version 2 run on the CPU alone: use --device cpu, "
+                                    "or a policy of version 1 (policy.version = 1)");
+    }
     EsPolicyNetwork *network = NULL;
     ES_TRY(es_allocate(sizeof *network, (void **)&network));
     network->device = device;

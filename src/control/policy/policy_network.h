@@ -1,5 +1,7 @@
 // The learned policy as a network: feature layer, LSTM with residual, eight heads, state value, and
-// two auxiliary outputs (value of the sampled operation, contribution of each slot).
+// two auxiliary outputs (value of the sampled operation, contribution of each slot). Version 1
+// reads all slots side by side and is made for their number; version 2 reads them as a set
+// (policy_set_network.c) and gives logits for every operation and slot (sampling_rules.h).
 //
 // Two plans share one set of parameters: *acting* runs one step of all environments and carries the
 // recurrent state; *training* runs all steps of a rollout and their gradients. Training splits the
@@ -16,7 +18,7 @@
 #ifndef ES_CONTROL_POLICY_NETWORK_H
 #define ES_CONTROL_POLICY_NETWORK_H
 
-#include "control/rules/observation_rules.h"
+#include "control/rules/set_observation_rules.h"
 #include "learning/ppo.h"
 #include "network/plan/plan.h"
 
@@ -28,26 +30,32 @@ ES_EXTERN_C_BEGIN
 typedef struct EsPolicySpec {
     int n_slots;
     int n_hidden;   // of the LSTM; a multiple of 8
-    int n_features; // of the feature layer; projected when not n_hidden
+    int n_features; // of the feature layer; version 1: projected when not n_hidden
     float dropout;  // of the contribution output, in training
     int aux_stops;  // the auxiliary contribution does not train the shared layers
+    int is_set;     // version 2: slots are read as a set
 } EsPolicySpec;
 
-// As many features as hidden units (512 as published), dropout 0.1, aux_stops.
+// Version 1, as many features as hidden units (512 as published), dropout 0.1, aux_stops.
 EsPolicySpec es_policy_spec_default(int n_slots, int n_hidden);
 
 // ARGUMENT names the field that is out of range, and its range.
 EsStatus es_policy_spec_check(const EsPolicySpec *spec);
 
-// Parameters: 4,006,502 for three slots, 512 hidden units and features.
+// Parameters: 4,006,502 in version 1 for three slots, 512 hidden units and features; in version 2
+// the same for any number of slots.
 int64_t es_policy_spec_count(const EsPolicySpec *spec);
 
 EsPolicyShape es_policy_spec_shape(const EsPolicySpec *spec); // heads in the order of EsHead
+int es_policy_spec_version(const EsPolicySpec *spec);         // of network and observation: 1, 2
+int es_policy_spec_observed(const EsPolicySpec *spec);        // numbers of an observation
+int es_policy_spec_encoding(const EsPolicySpec *spec);        // version 2: features of a slot's
 
 typedef struct EsPolicyNetwork EsPolicyNetwork;
 
 // A network whose weights are 0 and whose recurrent state is 0. n_steps 0: no training plan.
-// ARGUMENT names the invalid field of the spec. The device is borrowed.
+// ARGUMENT names the invalid field of the spec; UNSUPPORTED for version 2 on CUDA. The device is
+// borrowed.
 EsStatus es_policy_network_create(EsDevice *device, const EsPolicySpec *spec, int64_t n_envs,
                                   int64_t n_steps, EsPolicyNetwork **network);
 void es_policy_network_destroy(EsPolicyNetwork *network);

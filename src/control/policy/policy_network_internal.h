@@ -16,6 +16,48 @@
 
 ES_EXTERN_C_BEGIN
 
+// --- layers ---
+
+// Acting does not use the auxiliary outputs: their layers are then declared for the sake of the
+// store's layout, and compute nothing. Layers of acting and training have the same names in the
+// same order.
+
+// Gains of orthogonal initial weights: layers before a ReLU, the last layer of a head (all actions
+// about equally likely at first), the last layer of a value.
+#define ES_GAIN_LAYER 1.41421356f
+#define ES_GAIN_HEAD  0.01f
+#define ES_GAIN_VALUE 0.1f
+
+#define ES_POLICY_EMBEDDING_WIDTH  4
+#define ES_POLICY_EMBEDDING_SPREAD 0.02f
+
+// Input of a layer: rows of `width` features.
+typedef struct EsSignal {
+    EsGraph *graph;
+    EsValueId value; // read when !is_declared
+    int64_t width;
+    int is_declared;
+} EsSignal;
+
+EsSignal es_signal_linear(EsSignal x, const char *name, int64_t n_out, float gain);
+EsSignal es_signal_product(EsSignal x, const char *name, int64_t n_out, float gain); // no bias
+EsSignal es_signal_normalise(EsSignal x, const char *name);
+EsSignal es_signal_rectify(EsSignal x);
+
+// Linear layers "<name>.linear<i>" of the given widths with a ReLU between them, and layer norms
+// "<name>.norm<i>" after the first n_norms.
+EsSignal es_signal_stack(EsSignal x, const char *name, int n_layers, const int64_t *widths,
+                         int n_norms, float last_gain);
+
+// A tower of four layers from x to one number, for H hidden units.
+EsSignal es_signal_value(EsSignal x, const char *name, int64_t n_hidden);
+
+EsValueId es_signal_reshape(EsGraph *graph, EsValueId x, int64_t n_rows, int64_t width);
+
+// The numbers of such layers, counted apart from the graph so that one can check the other.
+int64_t es_count_linear(int64_t n_in, int64_t n_out);
+int64_t es_count_value(int64_t n_in, int64_t n_hidden);
+
 // --- the graph ---
 
 typedef struct EsPolicyGraphSize {
@@ -30,20 +72,25 @@ typedef struct EsPolicyGraph {
     EsPolicyGraphSize size;
 
     // inputs of both
-    EsValueId features;   // [G, T N, 23 + 31 S]
+    EsValueId features;   // [G, T N, 23 + 31 S]; version 2: the host's [G, T N, 39],
+    EsValueId slots;      //   and the slots' [G, T N S, 66]
     EsValueId blueprints; // i32 [G, T N S]
     // of acting
     EsValueId h_start, c_start; // [G, N, H]
     // of training
-    EsValueId reset;   // u8 [G, T, N]
-    EsValueId op;      // one-hot of the operation that was drawn             [G, T N, 6]
-    EsValueId episode; // i32 [G], and
-    EsValueId pass;    // i32 [1]: key of the dropout's draws
+    EsValueId reset; // u8 [G, T, N]
+    EsValueId op;    // one-hot of the operation that was drawn             [G, T N, 6]
+    // of version 2, where several operations read the head: one-hot of the variant that was read
+    EsValueId variant[ES_N_HEADS]; // [G, T N, V], slot: [G, T N S, V]
+    EsValueId slot;                // version 2: one-hot of the slot that was drawn [G, T N, S]
+    EsValueId episode;             // i32 [G], and
+    EsValueId pass;                // i32 [1]: key of the dropout's draws
     EsValueId d_logits, d_value, d_action_value, d_contribution; // as the outputs
 
     // outputs of both
-    EsValueId logits; // heads in the order of EsHead                         [G, T N, A]
-    EsValueId value;  // [G, T N, 1]
+    // heads in the order of EsHead [G, T N, A]; version 2, acting: a table (sampling_rules.h)
+    EsValueId logits;
+    EsValueId value; // [G, T N, 1]
     // of acting
     EsValueId h, c; // after the step                                        [G, 1, N, H]
     // of training
@@ -55,6 +102,17 @@ typedef struct EsPolicyGraph {
 EsStatus es_policy_graph_create(const EsPolicySpec *spec, EsPolicyGraphSize size,
                                 EsPolicyGraph *graph);
 void es_policy_graph_destroy(EsPolicyGraph *graph);
+
+// Parts of a graph that both versions have. The core z = LN(h) + x; the value of the operation that
+// was drawn, which never trains the shared layers (returns z without gradient; ES_NO_VALUE while
+// acting); dropout of the contributions, with its inputs.
+EsSignal es_policy_graph_recurrence(EsPolicyGraph *graph, const EsPolicySpec *spec, EsSignal x);
+EsValueId es_policy_graph_action_value(EsPolicyGraph *graph, const EsPolicySpec *spec, EsSignal z);
+EsSignal es_policy_graph_dropout(EsPolicyGraph *graph, const EsPolicySpec *spec, EsSignal x);
+
+// policy_set_network.c: all of version 2, and the number of its parameters.
+void es_policy_set_build(EsPolicyGraph *graph, const EsPolicySpec *spec);
+int64_t es_policy_set_count(const EsPolicySpec *spec);
 
 // Whose own the parameter is: head 0..7, or
 enum { ES_POLICY_PART_VALUE = ES_N_HEADS, ES_POLICY_PART_ACTION_VALUE, ES_POLICY_PART_OTHER };
@@ -91,6 +149,7 @@ typedef struct EsPolicyActing {
     EsGraphCapture steps, peeks; // of act
     char fallback[256];          // why there is no act
     EsStagingTensor features, blueprints, logits, value;
+    EsStagingTensor slots;     // version 2
     EsStagingTensor h, c;      // the recurrent state before a step           [1, E, H]
     EsTensor h_after, c_after; // after it, the plan's
     EsTensor zeros;            // owned: source of a reset                  [1, H]
@@ -103,6 +162,7 @@ typedef struct EsPolicyTraining {
     EsPlan *plan;
     EsOptimiser *optimiser;
     EsStagingTensor features, blueprints, reset, op, episode, pass;
+    EsStagingTensor slots, slot, variant[ES_N_HEADS]; // version 2; variants where there are several
     EsStagingTensor d_logits, d_value, d_action_value, d_contribution;
     EsStagingTensor logits, value, action_value, contribution;
     EsOutputs outputs; // owned, in the order of the rollout

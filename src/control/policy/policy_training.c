@@ -14,6 +14,7 @@
 #include "control/policy/policy_internal.h"
 #include "control/policy/policy_training_internal.h"
 #include "control/rules/decision_rules.h"
+#include "control/rules/sampling_rules.h"
 #include "network/network_file.h"
 
 // as published
@@ -23,6 +24,25 @@
 
 static int is_on_cuda(const EsPolicyNetwork *network) {
     return es_device_info(network->device)->kind == ES_DEVICE_CUDA;
+}
+
+// Inputs that version 2 has beside those of version 1.
+static EsStatus open_set_staging(EsPolicyNetwork *network, EsPolicyTraining *training) {
+    const EsPolicyGraph *p = &training->graph;
+    if (p->slots == ES_NO_VALUE) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_staging_open_input(&training->slots, network->device, training->plan, p->graph,
+                                 p->slots));
+    ES_TRY(
+        es_staging_open_input(&training->slot, network->device, training->plan, p->graph, p->slot));
+    for (int head = 0; head < ES_N_HEADS; head++) {
+        if (p->variant[head] != ES_NO_VALUE) {
+            ES_TRY(es_staging_open_input(&training->variant[head], network->device, training->plan,
+                                         p->graph, p->variant[head]));
+        }
+    }
+    return ES_STATUS_OK;
 }
 
 static EsStatus open_staging(EsPolicyNetwork *network, EsPolicyTraining *training) {
@@ -53,6 +73,7 @@ static EsStatus open_staging(EsPolicyNetwork *network, EsPolicyTraining *trainin
         ES_TRY(es_staging_open_input(inputs[i].staging, network->device, training->plan, p->graph,
                                      inputs[i].value));
     }
+    ES_TRY(open_set_staging(network, training));
     for (size_t i = 0; i < ES_COUNT_OF(outputs); i++) {
         ES_TRY(es_staging_open_view(outputs[i].staging,
                                     es_plan_tensor(training->plan, outputs[i].value)));
@@ -123,6 +144,11 @@ void es_policy_training_destroy(EsPolicyTraining *training) {
     for (size_t i = 0; i < ES_COUNT_OF(staged_tensors); i++) {
         es_staging_close(staged_tensors[i]);
     }
+    es_staging_close(&training->slots);
+    es_staging_close(&training->slot);
+    for (int head = 0; head < ES_N_HEADS; head++) {
+        es_staging_close(&training->variant[head]);
+    }
     es_device_destroy_tensor(&training->parts);
     es_plan_destroy(training->plan);
     es_optimiser_destroy(training->optimiser);
@@ -158,16 +184,22 @@ static int64_t shard_row(const EsPolicyNetwork *network, int64_t t, int64_t e) {
     return (e / N * network->n_steps + t) * N + e % N;
 }
 
-static void scatter(const EsPolicyNetwork *network, const EsStagingTensor *staging,
-                    const void *rows, size_t row_bytes) {
+// The first row_bytes of every row, whose starts are pitch_bytes apart.
+static void scatter_part(const EsPolicyNetwork *network, const EsStagingTensor *staging,
+                         const void *rows, size_t pitch_bytes, size_t row_bytes) {
     for (int64_t t = 0; t < network->n_steps; t++) {
         for (int64_t e = 0; e < network->n_envs; e++) {
             size_t to = (size_t)shard_row(network, t, e);
             size_t from = (size_t)(t * network->n_envs + e);
-            memcpy((char *)staging->host + to * row_bytes, (const char *)rows + from * row_bytes,
+            memcpy((char *)staging->host + to * row_bytes, (const char *)rows + from * pitch_bytes,
                    row_bytes);
         }
     }
+}
+
+static void scatter(const EsPolicyNetwork *network, const EsStagingTensor *staging,
+                    const void *rows, size_t row_bytes) {
+    scatter_part(network, staging, rows, row_bytes, row_bytes);
 }
 
 static void gather(const EsPolicyNetwork *network, const EsStagingTensor *staging, void *rows,
@@ -208,6 +240,66 @@ static void scatter_ops(const EsPolicyNetwork *network, const EsRollout *rollout
     }
 }
 
+// Observations: whole rows, or the host's part and those of the slots.
+static void scatter_features(const EsPolicyNetwork *network, const EsRollout *rollout) {
+    const EsPolicyTraining *training = network->training;
+    size_t D = (size_t)rollout->shape.n_features, D_host = ES_SET_OBSERVATION_HOST;
+    if (!network->spec.is_set) {
+        scatter(network, &training->features, rollout->features, D * sizeof(float));
+        return;
+    }
+    scatter_part(network, &training->features, rollout->features, D * sizeof(float),
+                 D_host * sizeof(float));
+    scatter_part(network, &training->slots, rollout->features + D_host, D * sizeof(float),
+                 (D - D_host) * sizeof(float));
+}
+
+// One-hots of the slot that was drawn and of the variants of heads that were read, for one row. An
+// operation that reads no slot leaves them 0, and so does a value out of range.
+static void set_choice(const EsPolicyNetwork *network, int64_t to, int op, int slot) {
+    const EsPolicyTraining *training = network->training;
+    int S = network->spec.n_slots;
+    if (op < 0 || op >= ES_N_GROWTH_OPS || slot < 0 || slot >= S ||
+        !es_head_matters(op, ES_HEAD_SLOT)) {
+        return;
+    }
+    ((float *)training->slot.host)[to * S + slot] = 1.0f;
+    for (int head = 0; head < ES_N_HEADS; head++) {
+        float *variants = training->variant[head].host;
+        int n = es_head_variants(head), variant = es_head_variant(head, op);
+        int n_rows = head == ES_HEAD_SLOT ? S : 1; // every slot was scored for the operation
+        for (int s = 0; variants != NULL && variant >= 0 && s < n_rows; s++) {
+            variants[(to * n_rows + s) * n + variant] = 1.0f;
+        }
+    }
+}
+
+static EsStatus scatter_choices(const EsPolicyNetwork *network, const EsRollout *rollout) {
+    EsPolicyTraining *training = network->training;
+    if (!network->spec.is_set) {
+        return ES_STATUS_OK;
+    }
+    memset(training->slot.host, 0, es_tensor_bytes(&training->slot.tensor));
+    for (int head = 0; head < ES_N_HEADS; head++) {
+        if (training->variant[head].host != NULL) {
+            memset(training->variant[head].host, 0,
+                   es_tensor_bytes(&training->variant[head].tensor));
+        }
+    }
+    for (int64_t t = 0; t < network->n_steps; t++) {
+        for (int64_t e = 0; e < network->n_envs; e++) {
+            const int16_t *action = rollout->action + (t * network->n_envs + e) * ES_N_HEADS;
+            set_choice(network, shard_row(network, t, e), action[ES_HEAD_OP], action[ES_HEAD_SLOT]);
+        }
+    }
+    ES_TRY(es_staging_send(&training->slots, network->stream));
+    ES_TRY(es_staging_send(&training->slot, network->stream));
+    for (int head = 0; head < ES_N_HEADS; head++) {
+        ES_TRY(es_staging_send(&training->variant[head], network->stream));
+    }
+    return ES_STATUS_OK;
+}
+
 // --- EsPpoModel ---
 
 EsStatus es_policy_training_check_rollout(const EsPolicyNetwork *network,
@@ -218,7 +310,7 @@ EsStatus es_policy_training_check_rollout(const EsPolicyNetwork *network,
     } sizes[] = {
         {"steps", shape->n_steps, network->n_steps},
         {"environments", shape->n_envs, network->n_envs},
-        {"features", shape->n_features, es_observation_size(network->spec.n_slots)},
+        {"features", shape->n_features, es_policy_spec_observed(&network->spec)},
         {"ids", shape->n_ids, network->spec.n_slots},
         {"targets", shape->n_targets, network->spec.n_slots},
         {"heads", shape->policy.n_heads, network->shape.n_heads},
@@ -239,12 +331,12 @@ static EsStatus begin(void *context, const EsRollout *rollout) {
     EsPolicyTraining *training = network->training;
     ES_TRY(es_policy_training_check_rollout(network, &rollout->shape));
     training->has_rows = training->has_outputs = 0;
-    scatter(network, &training->features, rollout->features,
-            (size_t)rollout->shape.n_features * sizeof *rollout->features);
+    scatter_features(network, rollout);
     scatter(network, &training->blueprints, rollout->ids,
             (size_t)rollout->shape.n_ids * sizeof *rollout->ids);
     scatter(network, &training->reset, rollout->is_reset, sizeof *rollout->is_reset);
     scatter_ops(network, rollout);
+    ES_TRY(scatter_choices(network, rollout));
     const EsStagingTensor *const staged_tensors[] = {&training->features, &training->blueprints,
                                                      &training->reset, &training->op};
     for (size_t i = 0; i < ES_COUNT_OF(staged_tensors); i++) {
@@ -375,8 +467,10 @@ EsStatus es_policy_training_update(EsPolicy *policy, const EsGrowthState *state,
     EsPpoModel model = es_policy_training_model(learned->network);
     ES_TRY(bootstrap(policy, state));
     ES_TRY(es_ppo_update(learned->ppo, learned->rollout, &model, report));
-    es_feature_normaliser_merge(&learned->features, learned->rollout->n_rows, learned->raw,
-                                learned->rollout->is_valid);
+    if (learned->features.n_features > 0) {
+        es_feature_normaliser_merge(&learned->features, learned->rollout->n_rows, learned->raw,
+                                    learned->rollout->is_valid);
+    }
     return ES_STATUS_OK;
 }
 
@@ -399,7 +493,7 @@ typedef struct TrainingState {
     EsTensor device_steps;    // borrowed [1]: Adam's step
     float *slab[N_SLABS];     // owned
     double *mean, *variance;  // owned [D]
-    int64_t n_features;
+    int64_t n_features;       // 0 where nothing is normalised
     int32_t n_steps;
     int64_t counters[N_COUNTERS];
     double rewards[3], values[3]; // mean, variance, samples
@@ -429,9 +523,11 @@ static void list_all(TrainingState *state, const EsGraph *graph) {
         }
     }
     list_tensor(state, "", "n_steps", &state->n_steps, ES_DTYPE_I32, 1, &one);
-    list_tensor(state, "", "features.mean", state->mean, ES_DTYPE_F64, 1, &state->n_features);
-    list_tensor(state, "", "features.variance", state->variance, ES_DTYPE_F64, 1,
-                &state->n_features);
+    if (state->n_features > 0) {
+        list_tensor(state, "", "features.mean", state->mean, ES_DTYPE_F64, 1, &state->n_features);
+        list_tensor(state, "", "features.variance", state->variance, ES_DTYPE_F64, 1,
+                    &state->n_features);
+    }
     list_tensor(state, "", "reward_scale", state->rewards, ES_DTYPE_F64, 1, &three);
     list_tensor(state, "", "value_scale", state->values, ES_DTYPE_F64, 1, &three);
     list_tensor(state, "", "counters", state->counters, ES_DTYPE_I64, 1, &n_counters);
@@ -502,8 +598,10 @@ static EsStatus fetch_state(const EsLearned *learned, TrainingState *state) {
     ES_TRY(es_stream_copy(stream, &state->n_steps, state->device_steps.data, sizeof state->n_steps,
                           ES_COPY_TO_HOST));
     ES_TRY(es_stream_synchronize(stream));
-    memcpy(state->mean, learned->features.mean, row_bytes);
-    memcpy(state->variance, learned->features.variance, row_bytes);
+    if (state->n_features > 0) {
+        memcpy(state->mean, learned->features.mean, row_bytes);
+        memcpy(state->variance, learned->features.variance, row_bytes);
+    }
     scale_to_numbers(&ppo->rewards, state->rewards);
     scale_to_numbers(&ppo->values, state->values);
     state->counters[COUNTER_UPDATES] = ppo->n_updates;
@@ -523,8 +621,10 @@ static EsStatus store_state(EsLearned *learned, const TrainingState *state) {
     ES_TRY(es_stream_copy(stream, state->device_steps.data, &state->n_steps, sizeof state->n_steps,
                           ES_COPY_TO_DEVICE));
     ES_TRY(es_stream_synchronize(stream));
-    memcpy(learned->features.mean, state->mean, row_bytes);
-    memcpy(learned->features.variance, state->variance, row_bytes);
+    if (state->n_features > 0) {
+        memcpy(learned->features.mean, state->mean, row_bytes);
+        memcpy(learned->features.variance, state->variance, row_bytes);
+    }
     *es_ppo_state(learned->ppo) = ppo_state_of(state);
     learned->features.n_merged = state->counters[COUNTER_MERGED];
     return ES_STATUS_OK;
@@ -636,8 +736,10 @@ EsStatus es_policy_training_append_state(const EsPolicy *policy, EsStateHash *ha
     double scales[6];
     scale_to_numbers(&ppo->rewards, scales);
     scale_to_numbers(&ppo->values, scales + 3);
-    es_state_hash_append_bytes(hash, learned->features.mean, row_bytes);
-    es_state_hash_append_bytes(hash, learned->features.variance, row_bytes);
+    if (row_bytes > 0) {
+        es_state_hash_append_bytes(hash, learned->features.mean, row_bytes);
+        es_state_hash_append_bytes(hash, learned->features.variance, row_bytes);
+    }
     es_state_hash_append_bytes(hash, scales, sizeof scales);
     es_state_hash_append_bytes(hash, counters, sizeof counters);
     return ES_STATUS_OK;

@@ -10,11 +10,17 @@
 static inline ES_HOST_DEVICE void es_decision_keep_choice(const EsRolloutView *rollout, int64_t row,
                                                           const EsActionMasks *masks,
                                                           const EsSampled *sampled, float value) {
-    EsLegality legality = es_masks_legality(masks, es_action_value(&sampled->action, ES_HEAD_OP));
+    int32_t op = es_action_value(&sampled->action, ES_HEAD_OP);
+    EsLegality legality = es_masks_legality(masks, op);
     for (int64_t head = 0; head < ES_N_HEADS; head++) {
         rollout->action[row * ES_N_HEADS + head] =
             (int16_t)es_action_value(&sampled->action, (int32_t)head);
-        rollout->mask[row * ES_N_HEADS + head] = legality.mask[head];
+        // of heads that were read: the values that were legal when they were drawn
+        int is_narrower = head == ES_HEAD_BLUEPRINT || head == ES_HEAD_STYLE;
+        rollout->mask[row * ES_N_HEADS + head] =
+            is_narrower && es_head_matters(op, (int32_t)head)
+                ? es_masks_next(masks, &sampled->action, op, (int32_t)head)
+                : legality.mask[head];
     }
     rollout->used[row] = legality.used;
     rollout->available[row] = legality.available;

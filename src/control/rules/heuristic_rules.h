@@ -240,7 +240,8 @@ static inline ES_HOST_DEVICE EsAction es_heuristic_decide(
     }
     if (op == ES_GROWTH_OP_GERMINATE) {
         // the placeholders of the other heads are sigmoid add, standard tempo, full target
-        int32_t blueprint = es_heuristic_blueprint(rules, masks->head[ES_HEAD_BLUEPRINT], memory);
+        uint32_t legal = masks->head[ES_HEAD_BLUEPRINT] & ~(uint32_t)masks->over_budget[slot];
+        int32_t blueprint = es_heuristic_blueprint(rules, legal, memory);
         if (blueprint == ES_BLUEPRINT_ID_NOOP) {
             return action;
         }

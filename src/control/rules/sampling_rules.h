@@ -49,14 +49,90 @@ static inline ES_HOST_DEVICE int32_t es_uniform_bit(uint32_t mask, uint32_t word
 
 static inline ES_HOST_DEVICE EsAction es_uniform_action(const EsActionKey *key,
                                                         const EsActionMasks *masks) {
-    EsAction action;
+    EsAction action = es_action_wait();
     int32_t op = es_uniform_bit(masks->head[ES_HEAD_OP], es_action_word(key, ES_HEAD_OP));
     for (int32_t head = 0; head < ES_HEAD_OP; head++) {
         uint32_t word = es_action_word(key, head);
-        action.head[head] = (int8_t)es_uniform_bit(es_masks_head(masks, op, head), word);
+        action.head[head] = (int8_t)es_uniform_bit(es_masks_next(masks, &action, op, head), word);
     }
     action.head[ES_HEAD_OP] = (int8_t)op;
     return action;
+}
+
+// --- tables of logits ---
+
+// Logits of policy version 2, for every operation and slot that may be drawn: a table.
+//
+// The operation is drawn first, then the slot given the operation, then the other heads given both.
+// One pass through the network gives all of it: logits of the operation, and for each slot those of
+// every head, once for each operation that reads the head (its *variants*, in the order of
+// operations). Of the slot head a slot has its own score, one for each variant.
+//
+//     op [6] | slot 0: scores [5], blueprint [1, 13], style [2, 4], ... | slot 1: ... | ...
+//
+// A training pass, which knows what was drawn, has the logits of a plain policy instead.
+
+// Operations that read the head; 1 for the operation itself.
+static inline ES_HOST_DEVICE int32_t es_head_variants(int32_t head) {
+    if (head == ES_HEAD_OP) {
+        return 1;
+    }
+    int32_t n = 0;
+    for (int32_t op = 0; op < ES_N_GROWTH_OPS; op++) {
+        n += es_head_matters(op, head);
+    }
+    return n;
+}
+
+// Number of the operation among those that read the head; -1 when it does not.
+static inline ES_HOST_DEVICE int32_t es_head_variant(int32_t head, int32_t op) {
+    if (!es_head_matters(op, head)) {
+        return -1;
+    }
+    int32_t n = 0;
+    for (int32_t other = 0; head != ES_HEAD_OP && other < op; other++) {
+        n += es_head_matters(other, head);
+    }
+    return n;
+}
+
+// Logits of one variant that a slot has: a score in the slot head, all values in the others.
+static inline ES_HOST_DEVICE int32_t es_slot_logits(int32_t head) {
+    return head == ES_HEAD_SLOT ? 1 : es_head_size(head, 1);
+}
+
+// Index of a head's first logit among those of a slot; for ES_HEAD_OP their number.
+static inline ES_HOST_DEVICE int32_t es_slot_first_logit(int32_t head) {
+    int32_t first = 0;
+    for (int32_t h = 0; h < head; h++) {
+        first += es_head_variants(h) * es_slot_logits(h);
+    }
+    return first;
+}
+
+static inline ES_HOST_DEVICE int32_t es_choice_table_size(int32_t n_slots) {
+    return ES_N_GROWTH_OPS + es_slot_first_logit(ES_HEAD_OP) * n_slots;
+}
+
+// The logits of a head in a row of the table, given the operation and, for heads other than slot
+// and operation, the slot. The head matters to the operation. Those of the slot head are gathered
+// into `scores` [n_slots].
+static inline ES_HOST_DEVICE const float *es_choice_table_logits(const float *table,
+                                                                 int32_t n_slots, int32_t head,
+                                                                 int32_t op, int32_t slot,
+                                                                 float *scores) {
+    int32_t width = es_slot_first_logit(ES_HEAD_OP), variant = es_head_variant(head, op);
+    const float *slots = table + ES_N_GROWTH_OPS;
+    if (head == ES_HEAD_OP) {
+        return table;
+    }
+    if (head != ES_HEAD_SLOT) {
+        return slots + width * slot + es_slot_first_logit(head) + variant * es_slot_logits(head);
+    }
+    for (int32_t s = 0; s < n_slots; s++) {
+        scores[s] = slots[width * s + variant];
+    }
+    return scores;
 }
 
 // --- the learned policy ---
@@ -77,13 +153,23 @@ static inline ES_HOST_DEVICE int32_t es_head_first_logit(int32_t head, int32_t n
     return first;
 }
 
-// logits [A], floor [ES_N_HEADS]. Greedy takes the most likely values.
-static inline ES_HOST_DEVICE EsSampled es_policy_sample(const float *logits, int32_t n_slots,
-                                                        const EsActionMasks *masks,
-                                                        const float *floor, const EsActionKey *key,
-                                                        int is_greedy) {
+// Logits to draw from: a row [A], or a table as above.
+typedef struct EsLogits {
+    const float *data;
+    int32_t n_slots;
+    int is_table;
+} EsLogits;
+
+// floor [ES_N_HEADS]. Greedy takes the most likely values.
+static inline ES_HOST_DEVICE EsSampled es_policy_sample_from(const EsLogits *logits,
+                                                             const EsActionMasks *masks,
+                                                             const float *floor,
+                                                             const EsActionKey *key,
+                                                             int is_greedy) {
     EsSampled sampled;
+    int32_t n_slots = logits->n_slots;
     double p[ES_SLOTS_MAX], sum = 0;
+    float scores[ES_SLOTS_MAX];
     sampled.action = es_action_wait();
     sampled.confidence = 1;
     sampled.entropy = 0;
@@ -95,9 +181,14 @@ static inline ES_HOST_DEVICE EsSampled es_policy_sample(const float *logits, int
         if (i > 0 && !es_head_matters(op, head)) {
             continue;
         }
-        uint32_t mask = i == 0 ? masks->head[ES_HEAD_OP] : es_masks_head(masks, op, head);
+        uint32_t mask =
+            i == 0 ? masks->head[ES_HEAD_OP] : es_masks_next(masks, &sampled.action, op, head);
         int32_t size = es_head_size(head, n_slots);
-        const float *z = logits + es_head_first_logit(head, n_slots);
+        const float *z =
+            logits->is_table
+                ? es_choice_table_logits(logits->data, n_slots, head, op,
+                                         es_action_value(&sampled.action, ES_HEAD_SLOT), scores)
+                : logits->data + es_head_first_logit(head, n_slots);
         int n_legal = es_choice_probabilities(z, size, mask, floor[head], p);
         float u = es_random_uniform(es_action_word(key, head));
         int value = is_greedy ? es_choice_best(p, size, mask) : es_choice_draw(p, size, mask, u);
@@ -110,6 +201,15 @@ static inline ES_HOST_DEVICE EsSampled es_policy_sample(const float *logits, int
     }
     sampled.log_probability = (float)sum;
     return sampled;
+}
+
+// From a row of logits [A].
+static inline ES_HOST_DEVICE EsSampled es_policy_sample(const float *logits, int32_t n_slots,
+                                                        const EsActionMasks *masks,
+                                                        const float *floor, const EsActionKey *key,
+                                                        int is_greedy) {
+    EsLogits row = {logits, n_slots, 0};
+    return es_policy_sample_from(&row, masks, floor, key, is_greedy);
 }
 
 // The masks as a rollout keeps them.

@@ -91,8 +91,36 @@ EsDtype es_growth_auto_precision(const EsDeviceInfo *device) {
     return device->capability >= 80 ? ES_DTYPE_BF16 : ES_DTYPE_F16;
 }
 
+// Outline of the host and the course of its learning rate, as observations have them.
+static void fill_outline(const EsGrowth *growth, EsGrowthSettings *settings) {
+    const EsHostSpec *host = &growth->model.host;
+    const EsRecipe *recipe = &growth->options.recipe;
+    settings->n_host_parameters = (int32_t)ES_MIN(growth->model.layout.n_host_weights, INT32_MAX);
+    settings->n_classes = host->n_classes;
+    settings->n_blocks = host->n_blocks;
+    settings->rate_decay = recipe->decay;
+    settings->rate_warmup = recipe->warmup;
+    settings->rate_final = recipe->final_share;
+    settings->rate_steps = recipe->step_epochs;
+    settings->rate_factor = recipe->step_factor;
+    for (int s = 0; s < growth->model.n_slots; s++) {
+        const EsSlot *slot = &growth->model.slots[s];
+        int has_pool = es_host_block(host, slot->column).has_pool;
+        int side = host->image_size;
+        for (int b = 0; b < slot->column + slot->row; b++) {
+            side = es_host_block(host, b).has_pool ? side / 2 : side;
+        }
+        settings->slot_channels[s] = (int32_t)slot->n_channels;
+        settings->slot_side[s] = side;
+        settings->slot_pool[s] = !has_pool        ? ES_SLOT_POOL_NONE
+                                 : slot->row == 0 ? ES_SLOT_POOL_BEFORE
+                                                  : ES_SLOT_POOL_AFTER;
+    }
+}
+
 static void fill_settings(EsGrowth *growth) {
     EsGrowthSettings *settings = &growth->options.settings;
+    fill_outline(growth, settings);
     settings->n_slots = growth->model.n_slots;
     settings->blueprints &= es_slots_blueprints(&growth->model.host);
     for (int s = 0; s < growth->model.n_slots; s++) {
@@ -122,6 +150,11 @@ static EsStatus create_model(EsGrowth *growth, const EsDataset *dataset) {
     model->dataset = dataset;
     ES_TRY(es_growth_layout_create(model));
     fill_settings(growth);
+    int32_t budget = growth->options.settings.max_parameters;
+    if (budget > 0 && budget < model->layout.n_host_weights) {
+        return ES_FAIL(CONFIG, "a budget of %d parameters is too small: the host alone has %lld",
+                       budget, (long long)model->layout.n_host_weights);
+    }
     return es_growth_settings_check(&growth->options.settings);
 }
 

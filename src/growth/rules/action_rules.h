@@ -112,7 +112,7 @@ enum { ES_TEMPO_STANDARD = 1, ES_ALPHA_TARGET_FULL = 2, ES_ALPHA_SPEED_INSTANT =
     X(BLUEPRINT, "the host cannot hold this blueprint")                                            \
     X(SLOT_OCCUPIED, "the slot is occupied")                                                       \
     X(SLOT_EMPTY, "the slot holds no living seed")                                                 \
-    X(SEED_LIMIT, "the host has as many seeds as it may have")                                     \
+    X(SEED_LIMIT, "the host has as many seeds, or parameters, as it may have")                     \
     X(DEVELOPING, "another seed is in development or cooling down")                                \
     X(STAGE, "the seed's stage does not allow it")                                                 \
     X(FOSSIL, "a fossil is permanent")                                                             \

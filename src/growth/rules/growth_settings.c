@@ -31,6 +31,7 @@ static EsStatus check_integers(const EsGrowthSettings *s) {
         {"divergences_to_panic", s->divergences_to_panic, 1, most},
         {"snapshot_every", s->snapshot_every, 1, most},
         {"stable_steps", s->stable_steps, 1, most},
+        {"max_parameters", s->max_parameters, 0, INT32_MAX},
     };
     for (size_t i = 0; i < ES_COUNT_OF(ranges); i++) {
         if (ranges[i].value < ranges[i].low || ranges[i].value > ranges[i].high) {

@@ -1,6 +1,5 @@
 // Every number of the growth rules in one plain struct: slots, dwell times in steps, thresholds.
-// Defaults are those of the published program; `tiny` shortens the dwell times for episodes of 30
-// steps.
+// Defaults are those of the published program; a pace shortens the dwell times.
 //
 //     EsGrowthSettings settings = es_growth_settings_default(3, 10);
 //     settings.auto_forward = ES_AUTO_FORWARD_ALL;
@@ -23,6 +22,13 @@ enum {
     ES_AUTO_FORWARD_G3 = 4,
     ES_AUTO_FORWARD_ALL = 7
 };
+
+// Place of a slot in its block.
+typedef enum EsSlotPool {
+    ES_SLOT_POOL_NONE, // the block has no pool
+    ES_SLOT_POOL_BEFORE,
+    ES_SLOT_POOL_AFTER
+} EsSlotPool;
 
 typedef struct EsGrowthSettings {
     // slots, in the order of actions: row by row
@@ -85,7 +91,40 @@ typedef struct EsGrowthSettings {
     int32_t stable_steps; // in a row until the host counts as stabilised
     float stable_gain;    // relative: a loss falling faster is not stable,
     float stable_loss;    // nor one rising faster
+
+    // the budget: parameters of the host and its living seeds together; 0 = no limit
+    int32_t max_parameters;
+
+    // the host and the course of its learning rate, for observations; filled in by the owner of the
+    // host, 0 = unknown
+    int32_t n_host_parameters, n_classes, n_blocks;
+    int32_t slot_channels[ES_SLOTS_MAX];
+    int32_t slot_side[ES_SLOTS_MAX]; // height and width of the maps there
+    int32_t slot_pool[ES_SLOTS_MAX]; // EsSlotPool
+    int32_t rate_decay;              // EsDecay
+    float rate_warmup, rate_final;   // shares of the episode, of the learning rate
+    int32_t rate_steps;              // ES_DECAY_STEP: steps between drops,
+    float rate_factor;               // to this share
 } EsGrowthSettings;
+
+// How soon a seed becomes a part of its host: as published (10 steps in TRAINING), in short stages
+// for episodes of 30 steps, or as soon as the rules allow. A seed begins as the identity
+// (blueprint.h): a swift one does its host no harm, and trains with it for most of an episode.
+typedef enum EsGrowthPace { ES_PACE_PUBLISHED, ES_PACE_SHORT, ES_PACE_SWIFT } EsGrowthPace;
+
+// Sets dwell times, first ramps and the governor's patience.
+static inline ES_HOST_DEVICE void es_growth_settings_set_pace(EsGrowthSettings *s,
+                                                              EsGrowthPace pace) {
+    int is_published = pace == ES_PACE_PUBLISHED, is_swift = pace == ES_PACE_SWIFT;
+    s->training_dwell = s->blending_dwell = is_published ? 10 : is_swift ? 1 : 3;
+    s->embargo_dwell = is_published ? 5 : is_swift ? 1 : 2;
+    s->reset_dwell = 1;
+    s->holding_dwell = s->prune_age = is_published ? 5 : is_swift ? 1 : 2;
+    s->tempo[0] = is_published ? 3 : 1;
+    s->tempo[1] = is_published ? 5 : 2;
+    s->tempo[2] = is_published ? 8 : 3;
+    s->governor_minimum = is_published ? 10 : 5;
+}
 
 // n_slots in one row (r0c0, r0c1, ...), CNN blueprints, permissive gates, nothing automatic, any
 // number of seeds.
@@ -99,15 +138,7 @@ static inline ES_HOST_DEVICE EsGrowthSettings es_growth_settings_default(int32_t
     }
     s.blueprints = ES_BLUEPRINTS_CNN;
     s.episode_steps = 150;
-    s.training_dwell = 10;
-    s.blending_dwell = 10;
-    s.embargo_dwell = 5;
-    s.reset_dwell = 1;
-    s.holding_dwell = 5;
-    s.prune_age = 5;
-    s.tempo[0] = 3;
-    s.tempo[1] = 5;
-    s.tempo[2] = 8;
+    es_growth_settings_set_pace(&s, ES_PACE_PUBLISHED);
     s.alpha_speed[0] = 0;
     s.alpha_speed[1] = 3;
     s.alpha_speed[2] = 5;
@@ -126,7 +157,6 @@ static inline ES_HOST_DEVICE EsGrowthSettings es_growth_settings_default(int32_t
     s.gradient_decay = 0.9f;
     s.velocity_decay = 0.7f;
     s.governor_window = ES_GOVERNOR_WINDOW_MAX;
-    s.governor_minimum = 10;
     s.divergences_to_panic = 3;
     s.snapshot_every = 5;
     s.divergence_sigmas = 6.0f;
@@ -143,21 +173,12 @@ static inline ES_HOST_DEVICE EsGrowthSettings es_growth_settings_default(int32_t
     return s;
 }
 
-// The same with short dwell times, for episodes of 30 steps.
+// The defaults of `tiny`: short episodes and stages.
 static inline ES_HOST_DEVICE EsGrowthSettings es_growth_settings_tiny(int32_t n_slots,
                                                                       int32_t n_classes) {
     EsGrowthSettings s = es_growth_settings_default(n_slots, n_classes);
     s.episode_steps = 30;
-    s.training_dwell = 3;
-    s.blending_dwell = 3;
-    s.tempo[0] = 1;
-    s.tempo[1] = 2;
-    s.tempo[2] = 3;
-    s.embargo_dwell = 2;
-    s.reset_dwell = 1;
-    s.prune_age = 2;
-    s.holding_dwell = 2;
-    s.governor_minimum = 5;
+    es_growth_settings_set_pace(&s, ES_PACE_SHORT);
     return s;
 }
 

@@ -23,10 +23,25 @@
 #include "growth/rules/operation_rules.h"
 #include "growth/rules/tracker_rules.h"
 
+// Would the seed, or the gate it gets, exceed the budget? Head values are in range.
+static inline ES_HOST_DEVICE int es_action_is_over_budget(const EsGrowthSettings *settings,
+                                                          const EsSeed *seeds,
+                                                          const EsAction *action) {
+    int32_t op = es_action_value(action, ES_HEAD_OP), slot = es_action_value(action, ES_HEAD_SLOT);
+    int64_t left = es_parameters_left(settings, seeds);
+    if (left == INT64_MAX || !es_head_matters(op, ES_HEAD_STYLE)) {
+        return 0;
+    }
+    int is_gated = es_style_algorithm(es_action_value(action, ES_HEAD_STYLE)) == ES_ALGORITHM_GATE;
+    int32_t blueprint =
+        op == ES_GROWTH_OP_GERMINATE ? es_action_value(action, ES_HEAD_BLUEPRINT) : 0;
+    return (es_slot_over_budget(settings, seeds, left, slot, is_gated) >> blueprint) & 1;
+}
+
 // Heads that matter must have a value, blueprints one that the host can hold, and the step must
 // have been measured (the governor's pre-flight).
 static inline ES_HOST_DEVICE int32_t es_action_refusal(const EsGrowthSettings *settings,
-                                                       const EsGrowthEnv *env,
+                                                       const EsGrowthEnv *env, const EsSeed *seeds,
                                                        const EsAction *action) {
     int32_t op = es_action_value(action, ES_HEAD_OP);
     for (int32_t head = 0; head < ES_N_HEADS; head++) {
@@ -39,6 +54,9 @@ static inline ES_HOST_DEVICE int32_t es_action_refusal(const EsGrowthSettings *s
     if (op == ES_GROWTH_OP_GERMINATE &&
         !es_blueprint_is_legal(settings, es_action_value(action, ES_HEAD_BLUEPRINT))) {
         return ES_REFUSAL_BLUEPRINT;
+    }
+    if (es_action_is_over_budget(settings, seeds, action)) {
+        return ES_REFUSAL_SEED_LIMIT;
     }
     // written so that NaN fails; -1 is "not measured"
     int measured = env->loss >= 0 && env->accuracy >= 0 && es_math_is_finite((double)env->loss) &&
@@ -54,7 +72,7 @@ static inline ES_HOST_DEVICE void es_env_execute(const EsGrowthSettings *setting
     EsSeedCensus census = es_seed_census(settings, seeds);
     int32_t refusal = es_growth_op_refusal(settings, env, seeds, &census, op, slot);
     if (refusal == ES_REFUSAL_NONE) {
-        refusal = es_action_refusal(settings, env, action);
+        refusal = es_action_refusal(settings, env, seeds, action);
     }
     env->sampled_op = op;
     env->effective_op = refusal == ES_REFUSAL_NONE ? op : ES_GROWTH_OP_WAIT;

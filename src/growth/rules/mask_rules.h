@@ -15,6 +15,9 @@
 typedef struct EsActionMasks {
     uint16_t slot_by_op[ES_N_GROWTH_OPS]; // slots an operation may act on; WAIT: all
     uint16_t head[ES_N_HEADS];            // on their own, before an operation is chosen
+    // bits of blueprints that exceed the budget in a slot; and those that do with a gate, bit 0: a
+    // gate for the seed that lives there. All 0 without a budget.
+    uint16_t over_budget[ES_SLOTS_MAX], gate_over_budget[ES_SLOTS_MAX];
 } EsActionMasks;
 
 // Counts over the slots of one environment.
@@ -33,6 +36,48 @@ static inline ES_HOST_DEVICE EsSeedCensus es_seed_census(const EsGrowthSettings 
         census.n_empty += seeds[s].stage == ES_STAGE_DORMANT;
     }
     return census;
+}
+
+// Trainable numbers of the living seeds and fossils.
+static inline ES_HOST_DEVICE int64_t es_seeds_parameters(const EsGrowthSettings *settings,
+                                                         const EsSeed *seeds) {
+    int64_t n = 0;
+    for (int32_t s = 0; s < settings->n_slots; s++) {
+        n += es_stage_in(seeds[s].stage, ES_STAGES_LIVING) ? seeds[s].n_parameters : 0;
+    }
+    return n;
+}
+
+// Parameters that the budget has left, 0 when it is exceeded; INT64_MAX without a limit.
+static inline ES_HOST_DEVICE int64_t es_parameters_left(const EsGrowthSettings *settings,
+                                                        const EsSeed *seeds) {
+    if (settings->max_parameters <= 0) {
+        return INT64_MAX;
+    }
+    int64_t used = settings->n_host_parameters + es_seeds_parameters(settings, seeds);
+    return used < settings->max_parameters ? settings->max_parameters - used : 0;
+}
+
+// Legal blueprints that exceed what the budget has left in a slot, as bits; with a gate on top, or
+// without one. Bit 0: that gate on a seed that lives there and has none.
+static inline ES_HOST_DEVICE uint32_t es_slot_over_budget(const EsGrowthSettings *settings,
+                                                          const EsSeed *seeds, int64_t left,
+                                                          int32_t slot, int is_gated) {
+    uint32_t over = 0;
+    int64_t gate = is_gated ? settings->gate_parameters[slot] : 0;
+    for (int32_t b = 1; b < ES_N_BLUEPRINT_IDS && left != INT64_MAX; b++) {
+        int64_t cost = settings->blueprint_parameters[slot][b] + gate;
+        over |= es_blueprint_is_legal(settings, b) && cost > left ? 1u << b : 0u;
+    }
+    return over | (gate > left && seeds[slot].algorithm != ES_ALGORITHM_GATE ? 1u : 0u);
+}
+
+// Is there room in the budget for some legal blueprint?
+static inline ES_HOST_DEVICE int es_slot_has_budget(const EsGrowthSettings *settings,
+                                                    const EsSeed *seeds, int32_t slot) {
+    int64_t left = es_parameters_left(settings, seeds);
+    uint32_t legal = (uint32_t)settings->blueprints & (uint32_t)ES_BLUEPRINTS_ALL;
+    return (legal & ~es_slot_over_budget(settings, seeds, left, slot, 0)) != 0;
 }
 
 // GERMINATE: an empty slot, room for a seed, and no other seed before BLENDING or cooling down
@@ -78,7 +123,10 @@ static inline ES_HOST_DEVICE int32_t es_growth_op_refusal(const EsGrowthSettings
     }
     const EsSeed *seed = &seeds[slot];
     if (op == ES_GROWTH_OP_GERMINATE) {
-        return es_germinate_refusal(settings, census, seed);
+        int32_t refusal = es_germinate_refusal(settings, census, seed);
+        return refusal != ES_REFUSAL_NONE || es_slot_has_budget(settings, seeds, slot)
+                   ? refusal
+                   : (int32_t)ES_REFUSAL_SEED_LIMIT;
     }
     if (!es_stage_in(seed->stage, ES_STAGES_LIVING)) {
         return ES_REFUSAL_SLOT_EMPTY;
@@ -131,6 +179,14 @@ static inline ES_HOST_DEVICE EsActionMasks es_env_masks(const EsGrowthSettings *
         masks.head[ES_HEAD_STYLE] = 1u << ES_STYLE_SIGMOID_ADD;
         masks.head[ES_HEAD_ALPHA_TARGET] = 1u << ES_ALPHA_TARGET_FULL;
     }
+    int64_t left = es_parameters_left(settings, seeds);
+    for (int32_t s = 0; s < ES_SLOTS_MAX; s++) {
+        int is_slot = s < settings->n_slots && left != INT64_MAX;
+        masks.over_budget[s] =
+            (uint16_t)(is_slot ? es_slot_over_budget(settings, seeds, left, s, 0) : 0);
+        masks.gate_over_budget[s] =
+            (uint16_t)(is_slot ? es_slot_over_budget(settings, seeds, left, s, 1) : 0);
+    }
     return masks;
 }
 
@@ -142,6 +198,25 @@ static inline ES_HOST_DEVICE uint32_t es_masks_head(const EsActionMasks *masks, 
         return op == ES_GROWTH_OP_WAIT ? 1u : masks->slot_by_op[op];
     }
     return es_head_matters(op, head) ? masks->head[head] : 1u << es_head_placeholder(head);
+}
+
+// The same once the heads before it are chosen, too, in the order of EsHead: blueprints that the
+// budget has room for in this slot, and a gate if it has room for one as well.
+static inline ES_HOST_DEVICE uint32_t es_masks_next(const EsActionMasks *masks,
+                                                    const EsAction *action, int32_t op,
+                                                    int32_t head) {
+    uint32_t mask = es_masks_head(masks, op, head);
+    int32_t slot = es_action_value(action, ES_HEAD_SLOT);
+    if (head == ES_HEAD_BLUEPRINT && op == ES_GROWTH_OP_GERMINATE) {
+        mask &= ~(uint32_t)masks->over_budget[slot];
+    }
+    if (head == ES_HEAD_STYLE && es_head_matters(op, head)) {
+        int32_t blueprint =
+            op == ES_GROWTH_OP_GERMINATE ? es_action_value(action, ES_HEAD_BLUEPRINT) : 0;
+        int is_over = (masks->gate_over_budget[slot] >> blueprint) & 1;
+        mask &= is_over ? ~(1u << ES_STYLE_GATED_GATE) : ~0u;
+    }
+    return mask;
 }
 
 #endif

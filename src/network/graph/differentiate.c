@@ -189,6 +189,15 @@ static void differentiate_node(Differentiation *d, EsValueId y, EsValueId d_y) {
     case ES_OP_POOL_FORWARD:
         append(d, ES_OP_POOL_BACKWARD, (EsValueId[]){in[0], d_y}, &in[0]);
         break;
+    case ES_OP_SET_SUM:
+        append(d, ES_OP_SET_BROADCAST, (EsValueId[]){d_y, in[1]}, &in[0]);
+        break;
+    case ES_OP_SET_BROADCAST:
+        append(d, ES_OP_SET_SUM, (EsValueId[]){d_y, in[1]}, &in[0]);
+        break;
+    case ES_OP_SET_MAX_FORWARD:
+        append(d, ES_OP_SET_MAX_BACKWARD, (EsValueId[]){in[0], y, d_y}, &in[0]);
+        break;
     case ES_OP_RESHAPE:
         reshape_gradient(d, d_y);
         break;

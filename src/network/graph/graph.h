@@ -82,6 +82,7 @@ typedef union EsAttributes {
     int64_t first; // CONCAT_BACKWARD: column of the joined rows
     EsSampleOrder order;
     float smoothing; // CROSS_ENTROPY_*: of labels
+    float scale;     // SET_SUM, SET_BROADCAST
 } EsAttributes;
 
 typedef struct EsNode {
@@ -207,6 +208,11 @@ EsValueId es_graph_concat(EsGraph *graph, int n, const EsValueId *inputs);
 // The same value, through which no gradient goes back; costs nothing.
 EsValueId es_graph_detach(EsGraph *graph, EsValueId x);
 EsValueId es_graph_pool(EsGraph *graph, EsPool kind, EsValueId x);
+// Sets of rows (kernels/ops/set_pool.h): x [E, R, S, D], weights [E, R, S] or ES_NO_VALUE, which
+// get no gradient. The first and the last make [E, R, D], the second [E, R, n_members, D] of it.
+EsValueId es_graph_set_sum(EsGraph *graph, EsValueId x, EsValueId weights, float scale);
+EsValueId es_graph_set_broadcast(EsGraph *graph, EsValueId x, int64_t n_members);
+EsValueId es_graph_set_max(EsGraph *graph, EsValueId x);
 EsValueId es_graph_dropout(EsGraph *graph, EsDropoutOptions options, EsValueId episode,
                            EsValueId step, EsValueId x);
 

@@ -226,6 +226,65 @@ EsValueId es_graph_concat(EsGraph *graph, int n, const EsValueId *inputs) {
     return y;
 }
 
+// A layer's input of rank 4: sets of rows.
+static int check_sets(EsGraph *graph, const char *what, EsValueId x) {
+    return es_graph_check_layer_input(graph, what, x) &&
+           es_graph_check(graph, what, x, 4, ES_DTYPE_F32);
+}
+
+static EsValueId add_set_rows(EsGraph *graph, const char *name, EsValueId x) {
+    EsValue sets = graph->values[x];
+    const int64_t dims[] = {sets.dim[0], sets.dim[1], sets.dim[3]};
+    return es_graph_add_activation(graph, name, ES_DTYPE_F32, 3, dims);
+}
+
+EsValueId es_graph_set_sum(EsGraph *graph, EsValueId x, EsValueId weights, float scale) {
+    if (!check_sets(graph, "set_sum", x)) {
+        return ES_NO_VALUE;
+    }
+    EsValue sets = graph->values[x];
+    if (weights != ES_NO_VALUE &&
+        !es_graph_check_dims(graph, "set_sum", weights, 2, sets.dim + 1, ES_DTYPE_F32)) {
+        return ES_NO_VALUE;
+    }
+    if (weights != ES_NO_VALUE && graph->values[weights].needs_gradient) {
+        return es_graph_fail(graph, ES_STATUS_UNSUPPORTED,
+                             "set_sum: the weights \"%s\" depend on a parameter, which they would "
+                             "not train",
+                             graph->values[weights].name);
+    }
+    EsValueId y = add_set_rows(graph, "set_sum", x);
+    es_graph_add_node(graph, ES_OP_SET_SUM, (EsValueId[]){x, weights}, &y)->attributes.scale =
+        scale;
+    return y;
+}
+
+EsValueId es_graph_set_broadcast(EsGraph *graph, EsValueId x, int64_t n_members) {
+    if (!es_graph_check_layer_input(graph, "set_broadcast", x) ||
+        !es_graph_check(graph, "set_broadcast", x, 3, ES_DTYPE_F32)) {
+        return ES_NO_VALUE;
+    }
+    if (n_members < 1) {
+        return es_graph_fail(graph, ES_STATUS_ARGUMENT, "set_broadcast: %lld members of a set",
+                             (long long)n_members);
+    }
+    EsValue rows = graph->values[x];
+    const int64_t dims[] = {rows.dim[0], rows.dim[1], n_members, rows.dim[2]};
+    EsValueId y = es_graph_add_activation(graph, "set_broadcast", ES_DTYPE_F32, 4, dims);
+    es_graph_add_node(graph, ES_OP_SET_BROADCAST, (EsValueId[]){x, ES_NO_VALUE}, &y)
+        ->attributes.scale = 1.0f;
+    return y;
+}
+
+EsValueId es_graph_set_max(EsGraph *graph, EsValueId x) {
+    if (!check_sets(graph, "set_max", x)) {
+        return ES_NO_VALUE;
+    }
+    EsValueId y = add_set_rows(graph, "set_max", x);
+    es_graph_add_node(graph, ES_OP_SET_MAX_FORWARD, &x, &y);
+    return y;
+}
+
 EsValueId es_graph_detach(EsGraph *graph, EsValueId x) {
     if (!es_graph_check_layer_input(graph, "detach", x)) {
         return ES_NO_VALUE;

@@ -37,6 +37,10 @@
     X(ACTIVATION_BACKWARD,       activation_backward,       2,  1, (s, a->activation, in[0], in[1], out[0])) \
     X(POOL_FORWARD,              pool_forward,              1,  1, (s, a->pool, in[0], out[0])) \
     X(POOL_BACKWARD,             pool_backward,             2,  1, (s, a->pool, in[0], in[1], out[0])) \
+    X(SET_SUM,                   set_sum,                   2,  1, (s, a->scale, in[0], in[1], out[0])) \
+    X(SET_BROADCAST,             set_broadcast,             2,  1, (s, a->scale, in[0], in[1], out[0])) \
+    X(SET_MAX_FORWARD,           set_max_forward,           1,  1, (s, in[0], out[0])) \
+    X(SET_MAX_BACKWARD,          set_max_backward,          3,  1, (s, in[0], in[1], in[2], out[0])) \
     X(SEED_INPUT_BACKWARD,       seed_input_backward,       2,  1, (s, in[0], in[1], out[0])) \
     X(BLEND_FORWARD,             blend_forward,             5,  1, (s, in[0], in[1], in[2], in[3], in[4], out[0])) \
     X(BLEND_BACKWARD,            blend_backward,            6,  3, (s, in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2])) \

@@ -33,6 +33,11 @@ EsStatus es_proof_policy_settings_check(const EsProofPolicySettings *settings) {
         return ES_FAIL(CONFIG, "proof policy: embedder is number %d, must be one of %s",
                        (int)settings->embedder, ES_PROOF_EMBEDDERS);
     }
+    if (settings->encoder != ES_PROOF_ENCODER_NAMES &&
+        settings->encoder != ES_PROOF_ENCODER_STRUCTURE) {
+        return ES_FAIL(CONFIG, "proof policy: encoder is number %d, must be one of %s",
+                       (int)settings->encoder, ES_PROOF_ENCODERS);
+    }
     return ES_STATUS_OK;
 }
 
@@ -54,6 +59,9 @@ EsStatus es_proof_policy_create(EsDevice *device, const EsKnowledgeGraph *graph,
     policy->device = device;
     policy->graph = graph;
     policy->version = 1;
+    if (settings->encoder == ES_PROOF_ENCODER_STRUCTURE) {
+        ES_TRY_GOTO(es_proof_features_create(graph, &policy->features));
+    }
     ES_TRY_GOTO(es_stream_create(device, &policy->stream));
     ES_TRY_GOTO(es_graph_create(1, &policy->layout));
     es_proof_network_declare(policy);
@@ -74,6 +82,7 @@ void es_proof_policy_destroy(EsProofPolicy *policy) {
         es_store_destroy(policy->store);
         es_graph_destroy(policy->layout);
         es_stream_destroy(policy->stream);
+        es_proof_features_destroy(policy->features);
         es_release(policy);
     }
 }
@@ -103,5 +112,6 @@ int es_proof_policy_is_finite(const EsProofPolicy *policy) {
 }
 
 int64_t es_proof_policy_parameter_count(const EsProofPolicy *policy) {
-    return es_graph_parameter_count(policy->layout) - 2 * (int64_t)policy->settings.embed;
+    int64_t n_padding = policy->features == NULL ? 2 * (int64_t)policy->settings.embed : 0;
+    return es_graph_parameter_count(policy->layout) - n_padding;
 }

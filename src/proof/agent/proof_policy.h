@@ -1,13 +1,16 @@
 // A policy over the steps of a proof: a network that gives every successor of a state a
 // probability, and the state a value.
 //
-// A state is embedded as [embedding of its selected goal, mean of the embeddings of all its atoms];
-// an atom p(h,t) as p + h - t (transe) or p - h - t (sum). Constants and predicates have rows of
-// their own, variables by their place in the state's canonical numbering, so that states equal up
-// to renaming are the same. The body f is Linear, ReLU, LayerNorm, then residual blocks
-// x + LayerNorm(ReLU(Linear x)); the head g is Linear, ReLU, Linear. State s and successor k have
-// the encodings u = g(f(s)) and w_k = g(f(k)), both of length 1 where l2 is set (shorter than 1e-3
-// they are divided by that), and
+// With the encoder `names` a state is embedded as [embedding of its selected goal, mean of the
+// embeddings of all its atoms]; an atom p(h,t) as p + h - t (transe) or p - h - t (sum). Constants
+// and predicates have rows of their own, variables by their place in the state's canonical
+// numbering, so that states equal up to renaming are the same. Such a policy belongs to the names
+// of its graph. With the encoder `structure` a state is the features of proof_features.h, which
+// name nothing, and the policy acts on any graph with rules.
+//
+// The body f is Linear, ReLU, LayerNorm, then residual blocks x + LayerNorm(ReLU(Linear x)); the
+// head g is Linear, ReLU, Linear. State s and successor k have the encodings u = g(f(s)) and
+// w_k = g(f(k)), both of length 1 where l2 is set (shorter than 1e-3 they are divided by that), and
 //   logit_k = <u, w_k> / temperature.
 // The value is a head of its own on f(s), or on a second body. There is no dropout: acting and
 // learning see the same network.
@@ -38,6 +41,13 @@ typedef enum EsProofEmbedder {
 } EsProofEmbedder;
 #define ES_PROOF_EMBEDDERS "transe|sum"
 
+// Input of the network for a state; positions in ES_PROOF_ENCODERS.
+typedef enum EsProofEncoder {
+    ES_PROOF_ENCODER_NAMES,    // learned embeddings of constants and predicates
+    ES_PROOF_ENCODER_STRUCTURE // features of what they do
+} EsProofEncoder;
+#define ES_PROOF_ENCODERS "names|structure"
+
 #define ES_PROOF_MAX_LAYERS 64
 
 // type, name, default as a configuration spells it, lowest, highest, help
@@ -53,7 +63,8 @@ typedef struct EsProofPolicySettings {
 #define X(type, name, start, lowest, highest, help) type name;
     ES_PROOF_POLICY_SETTINGS(X)
 #undef X
-    EsProofEmbedder embedder;
+    EsProofEmbedder embedder; // of the encoder `names` alone
+    EsProofEncoder encoder;
 } EsProofPolicySettings;
 
 EsProofPolicySettings es_proof_policy_defaults(void);
@@ -71,7 +82,7 @@ EsStatus es_proof_policy_create(EsDevice *device, const EsKnowledgeGraph *graph,
                                 EsProofPolicy **policy);
 void es_proof_policy_destroy(EsProofPolicy *policy);
 
-// The weights of `from`, which is of the same graph and settings.
+// The weights of `from`, which is of the same settings and, with the encoder `names`, graph.
 void es_proof_policy_copy(EsProofPolicy *policy, const EsProofPolicy *from);
 
 const EsProofPolicySettings *es_proof_policy_settings(const EsProofPolicy *policy);

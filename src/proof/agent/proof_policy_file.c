@@ -1,5 +1,7 @@
 // Policies as files: the weights by name (network/network_file.h), with settings and the hash of
-// the graph's names in the metadata. The names themselves are not kept.
+// the graph's names in the metadata. The names themselves are not kept. Policies of the encoder
+// `names` have format 1; those of `structure` format 2, so that programs that know only the first
+// refuse them by it.
 #include "proof/agent/proof_policy_file.h"
 
 #include <math.h>
@@ -11,7 +13,8 @@
 #include "proof/agent/proof_policy_network.h"
 #include "proof/graph/knowledge_graph.h"
 
-#define FORMAT "esper proof policy 1"
+#define FORMAT           "esper proof policy 1"
+#define STRUCTURE_FORMAT "esper proof policy 2"
 
 // --- writing ---
 
@@ -25,7 +28,12 @@ static char *add_entry(EsProofPolicyMetadata *notes, const char *key) {
 void es_proof_policy_file_metadata(const EsProofPolicy *policy, EsProofPolicyMetadata *notes) {
     size_t bytes = sizeof notes->text[0];
     notes->count = 0;
-    snprintf(add_entry(notes, "format"), bytes, "%s", FORMAT);
+    int is_structure = policy->settings.encoder == ES_PROOF_ENCODER_STRUCTURE;
+    snprintf(add_entry(notes, "format"), bytes, "%s", is_structure ? STRUCTURE_FORMAT : FORMAT);
+    if (is_structure) {
+        snprintf(add_entry(notes, "encoder"), bytes, "structure");
+        snprintf(add_entry(notes, "features"), bytes, "%d", ES_PROOF_FEATURES_VERSION);
+    }
     snprintf(add_entry(notes, "n_constants"), bytes, "%d", policy->graph->n_constants);
     snprintf(add_entry(notes, "n_predicates"), bytes, "%d", policy->graph->n_predicates);
     es_kg_names_hash(policy->graph, add_entry(notes, "names"));
@@ -78,9 +86,37 @@ static EsStatus check_kept(const char *path, const char *key, double number, dou
                          key, number);
 }
 
+// The encoder that the format stands for.
+static EsStatus read_encoder(const EsSafetensors *file, const char *path, EsProofEncoder *encoder) {
+    const char *format = es_safetensors_metadata(file, "format");
+    *encoder = ES_PROOF_ENCODER_NAMES;
+    if (format != NULL && strcmp(format, FORMAT) == 0) {
+        return ES_STATUS_OK;
+    }
+    if (format == NULL || strcmp(format, STRUCTURE_FORMAT) != 0) {
+        return ES_FAIL(INPUT, "%s is not a proof policy (format \"%s\", must be \"%s\" or \"%s\")",
+                       path, format != NULL ? format : "", FORMAT, STRUCTURE_FORMAT);
+    }
+    const char *word = es_safetensors_metadata(file, "encoder");
+    double version = 0;
+    if (word == NULL || strcmp(word, "structure") != 0) {
+        return ES_FAIL(INPUT,
+                       "%s: \"encoder\" is \"%.100s\" in the metadata, must be \"structure\"", path,
+                       word != NULL ? word : "");
+    }
+    ES_TRY(read_number(file, path, "features", &version));
+    if (version != ES_PROOF_FEATURES_VERSION) {
+        return ES_FAIL(INPUT, "%s reads features of version %g, this program has version %d", path,
+                       version, ES_PROOF_FEATURES_VERSION);
+    }
+    *encoder = ES_PROOF_ENCODER_STRUCTURE;
+    return ES_STATUS_OK;
+}
+
 static EsStatus read_settings(const EsSafetensors *file, const char *path,
                               EsProofPolicySettings *settings) {
     double number = 0;
+    ES_TRY(read_encoder(file, path, &settings->encoder));
 #define X(type, name, start, lowest, highest, help)                                                \
     ES_TRY(read_number(file, path, #name, &number));                                               \
     settings->name = (type)number;                                                                 \
@@ -96,20 +132,15 @@ static EsStatus read_settings(const EsSafetensors *file, const char *path,
     return ES_STATUS_OK;
 }
 
-static EsStatus check_format(const EsSafetensors *file, const char *path) {
-    const char *format = es_safetensors_metadata(file, "format");
-    if (format == NULL || strcmp(format, FORMAT) != 0) {
-        return ES_FAIL(INPUT, "%s is not a proof policy (format \"%s\", must be \"%s\")", path,
-                       format != NULL ? format : "", FORMAT);
-    }
-    return ES_STATUS_OK;
-}
-
+// Weights that stand for names belong to them; features are those of any graph.
 static EsStatus check_graph(const EsSafetensors *file, const char *path,
-                            const EsKnowledgeGraph *graph) {
+                            const EsKnowledgeGraph *graph, EsProofEncoder encoder) {
     double n_constants = 0, n_predicates = 0;
     ES_TRY(read_number(file, path, "n_constants", &n_constants));
     ES_TRY(read_number(file, path, "n_predicates", &n_predicates));
+    if (encoder == ES_PROOF_ENCODER_STRUCTURE) {
+        return ES_STATUS_OK;
+    }
     if (n_constants != (double)graph->n_constants || n_predicates != (double)graph->n_predicates) {
         return ES_FAIL(INPUT,
                        "%s was trained on another graph: %g constants and %g predicates, this one "
@@ -129,18 +160,28 @@ static EsStatus check_graph(const EsSafetensors *file, const char *path,
 }
 
 // Policies are built from the metadata, so that these may not ask for more than the file holds.
-static EsStatus check_sizes(const EsSafetensors *file, const char *path,
-                            const EsProofPolicySettings *settings) {
-    const int64_t dims[] = {1, settings->hidden, 2 * (int64_t)settings->embed};
+static EsStatus check_size(const EsSafetensors *file, const char *path, const char *name,
+                           int64_t n_out, int64_t n_in, const EsProofPolicySettings *settings) {
+    const int64_t dims[] = {1, n_out, n_in};
     EsTensor view, wanted = es_tensor_view(NULL, ES_DTYPE_F32, NULL, 3, dims);
-    ES_TRY(es_safetensors_find(file, "body0.weight", &view));
+    ES_TRY(es_safetensors_find(file, name, &view));
     if (!es_tensor_same_shape(&view, &wanted)) {
         char found[96];
-        return ES_FAIL(
-            INPUT, "%s: \"body0.weight\" is %s; hidden %d and embed %d are not its sizes", path,
-            es_tensor_describe(&view, found, sizeof found), settings->hidden, settings->embed);
+        return ES_FAIL(INPUT, "%s: \"%s\" is %s; hidden %d and embed %d are not its sizes", path,
+                       name, es_tensor_describe(&view, found, sizeof found), settings->hidden,
+                       settings->embed);
     }
     return ES_STATUS_OK;
+}
+
+static EsStatus check_sizes(const EsSafetensors *file, const char *path,
+                            const EsProofPolicySettings *settings) {
+    int is_structure = settings->encoder == ES_PROOF_ENCODER_STRUCTURE;
+    int64_t n_input = is_structure ? ES_PROOF_FEATURES : 2 * (int64_t)settings->embed;
+    ES_TRY(check_size(file, path, "body0.weight", settings->hidden, n_input, settings));
+    return is_structure
+               ? check_size(file, path, "head1.weight", settings->embed, settings->hidden, settings)
+               : ES_STATUS_OK;
 }
 
 // Files of checkpoints have a hash elsewhere: `is_alone` says that this one has not.
@@ -149,9 +190,8 @@ static EsStatus read_notes(const char *path, const EsKnowledgeGraph *graph, int 
     EsSafetensors *file = NULL;
     EsStatus status = ES_STATUS_OK;
     ES_TRY(open_file(path, &file));
-    ES_TRY_GOTO(check_format(file, path));
-    ES_TRY_GOTO(check_graph(file, path, graph));
     ES_TRY_GOTO(read_settings(file, path, settings));
+    ES_TRY_GOTO(check_graph(file, path, graph, settings->encoder));
     ES_TRY_GOTO(check_sizes(file, path, settings));
     if (is_alone) {
         es_safetensors_note_hash(file);
@@ -163,11 +203,12 @@ done:
 
 int es_proof_policy_file_is_foreign(const char *path, const EsKnowledgeGraph *graph) {
     EsSafetensors *file = NULL;
+    EsProofEncoder encoder;
     if (open_file(path, &file) != ES_STATUS_OK) {
         return 0;
     }
-    int is_foreign =
-        check_format(file, path) == ES_STATUS_OK && check_graph(file, path, graph) != ES_STATUS_OK;
+    int is_foreign = read_encoder(file, path, &encoder) == ES_STATUS_OK &&
+                     check_graph(file, path, graph, encoder) != ES_STATUS_OK;
     es_safetensors_close(file);
     return is_foreign;
 }
@@ -185,6 +226,10 @@ EsStatus es_proof_policy_file_check(const EsProofPolicy *policy, const char *pat
     if (settings.embedder != policy->settings.embedder) {
         return ES_FAIL(INPUT, "%s: the file and the policy have different embedders of %s", path,
                        ES_PROOF_EMBEDDERS);
+    }
+    if (settings.encoder != policy->settings.encoder) {
+        return ES_FAIL(INPUT, "%s: the file and the policy have different encoders of %s", path,
+                       ES_PROOF_ENCODERS);
     }
     return ES_STATUS_OK;
 }

@@ -39,7 +39,7 @@ static void declare_body(EsProofPolicy *policy, const char *prefix, EsProofLayer
     for (int l = 0; l <= policy->settings.layers; l++) {
         char name[ES_NAME_BYTES / 2];
         snprintf(name, sizeof name, "%s%d", prefix, l);
-        int64_t n_in = l == 0 ? 2 * (int64_t)policy->settings.embed : H;
+        int64_t n_in = l == 0 ? es_proof_policy_input(policy) : H;
         body[l].linear = declare_linear(policy, name, n_in, H, ES_INITIAL_UNIFORM, 0.0f);
         body[l].gamma = declare(policy, name, "gamma", 1, &H, ES_INITIAL_UNIFORM, 0.0f, 1.0f);
         body[l].beta = declare(policy, name, "beta", 1, &H, ES_INITIAL_UNIFORM, 0.0f, 0.0f);
@@ -65,6 +65,9 @@ void es_proof_network_declare(EsProofPolicy *policy) {
     head->first = declare_linear(policy, "value0", s->hidden, s->hidden, ES_INITIAL_UNIFORM, 0.0f);
     head->last = declare_linear(policy, "value1", s->hidden, 1, ES_INITIAL_ORTHOGONAL, 1.0f);
     policy->n_layers = policy->layout->n_parameters;
+    if (policy->features != NULL) {
+        return;
+    }
     policy->constants = declare_table(policy, "constants", policy->graph->n_constants + 1);
     policy->variables = declare_table(policy, "variables", 2 * ES_PROOF_MAX_ATOMS);
     policy->predicates =
@@ -74,6 +77,9 @@ void es_proof_network_declare(EsProofPolicy *policy) {
 void es_proof_network_clear_padding(EsProofPolicy *policy) {
     float *parameters = policy->store->parameters.data;
     size_t row_bytes = sizeof(float) * (size_t)policy->settings.embed;
+    if (policy->features != NULL) {
+        return;
+    }
     memset(parameters + policy->constants, 0, row_bytes);
     memset(parameters + policy->predicates, 0, row_bytes);
 }
@@ -122,8 +128,9 @@ static void lay_out_body(EsProofWorker *w, EsProofLayerMemory *layer, size_t *us
 static size_t lay_out(EsProofWorker *w) {
     const EsProofPolicySettings *s = &w->policy->settings;
     int64_t n = ES_PROOF_BATCH_STATES, D = s->embed, H = s->hidden;
+    int64_t n_input = es_proof_policy_input(w->policy);
     size_t used_bytes = 0;
-    w->input = take(w, &used_bytes, n * 2 * D);
+    w->input = take(w, &used_bytes, n * n_input);
     lay_out_body(w, w->layer[ES_PROOF_TOWER_POLICY], &used_bytes);
     if (s->separate_value) {
         lay_out_body(w, w->layer[ES_PROOF_TOWER_VALUE], &used_bytes);
@@ -138,7 +145,7 @@ static size_t lay_out(EsProofWorker *w) {
         w->d_encoding = take(w, &used_bytes, n * D);
         w->d_x = take(w, &used_bytes, n * H);
         w->d_active = take(w, &used_bytes, n * H);
-        w->d_in = take(w, &used_bytes, n * ES_MAX(H, 2 * D));
+        w->d_in = take(w, &used_bytes, n * ES_MAX(H, n_input));
         w->d_gamma = take(w, &used_bytes, H);
         w->d_beta = take(w, &used_bytes, H);
     }
@@ -201,6 +208,10 @@ static void embed_state(const EsProofPolicy *policy, EsAtomSpan state, EsGoalSel
                         float *goal) {
     int D = policy->settings.embed;
     float *mean = goal + D, share = 1.0f / (float)state.count;
+    if (policy->features != NULL) {
+        es_proof_features_describe(policy->features, state, selection, goal);
+        return;
+    }
     memset(goal, 0, sizeof *goal * 2 * (size_t)D);
     int32_t selected = es_proof_select(policy->graph, state.atoms, state.count, selection);
     add_atom(policy, state.atoms[selected], goal);
@@ -281,8 +292,8 @@ static void layer_forward(EsProofWorker *w, const EsProofLayer *layer, EsProofLa
 static void body_forward(EsProofWorker *w, EsProofTower tower, int64_t first, int64_t n) {
     const EsProofLayer *body = w->policy->body[tower];
     EsProofLayerMemory *memory = w->layer[tower];
-    int64_t D = w->policy->settings.embed, H = w->policy->settings.hidden;
-    layer_forward(w, &body[0], &memory[0], w->input + first * 2 * D, n, memory[0].x);
+    int64_t n_input = es_proof_policy_input(w->policy), H = w->policy->settings.hidden;
+    layer_forward(w, &body[0], &memory[0], w->input + first * n_input, n, memory[0].x);
     for (int l = 1; l <= w->policy->settings.layers; l++) {
         layer_forward(w, &body[l], &memory[l], memory[l - 1].x, n, w->branch);
         EsTensor x = view_rows(w, memory[l - 1].x, n, H), y = view_rows(w, memory[l].x, n, H);
@@ -321,7 +332,8 @@ void es_proof_worker_forward(EsProofWorker *w, const EsProofBatch *batch) {
     int64_t start_ns = es_clock_ns();
     for (int64_t n = 0; n < batch->count; n++) {
         EsAtomSpan state = es_goal_table_at(batch->goals, batch->numbers[n]);
-        embed_state(w->policy, state, batch->selection, w->input + n * 2 * s->embed);
+        embed_state(w->policy, state, batch->selection,
+                    w->input + n * es_proof_policy_input(w->policy));
     }
     int64_t embedded_ns = es_clock_ns();
     w->embed_ns += embedded_ns - start_ns;
@@ -431,13 +443,13 @@ static void body_backward(EsProofWorker *w, EsProofTower tower, int64_t first, i
                           float *gradient, float *d_input) {
     const EsProofLayer *body = w->policy->body[tower];
     EsProofLayerMemory *memory = w->layer[tower];
-    int64_t D = w->policy->settings.embed, H = w->policy->settings.hidden;
+    int64_t n_input = es_proof_policy_input(w->policy), H = w->policy->settings.hidden;
     for (int l = w->policy->settings.layers; l > 0; l--) {
         layer_backward(w, &body[l], &memory[l], memory[l - 1].x, n, gradient);
         add_onto(w, w->d_x, w->d_in, n * H);
     }
-    layer_backward(w, &body[0], &memory[0], w->input + first * 2 * D, n, gradient);
-    add_onto(w, d_input + first * 2 * D, w->d_in, n * 2 * D);
+    layer_backward(w, &body[0], &memory[0], w->input + first * n_input, n, gradient);
+    add_onto(w, d_input + first * n_input, w->d_in, n * n_input);
 }
 
 void es_proof_worker_backward(EsProofWorker *w, const EsProofBatch *batch, float *d_encoding,
@@ -447,7 +459,7 @@ void es_proof_worker_backward(EsProofWorker *w, const EsProofBatch *batch, float
     int64_t first = s->separate_value ? batch->first_policy : 0;
     size_t body_bytes = sizeof(float) * (size_t)(batch->count * H);
     ES_ASSERT(w->keeps);
-    memset(d_input, 0, sizeof *d_input * (size_t)(batch->count * 2 * D));
+    memset(d_input, 0, sizeof *d_input * (size_t)(batch->count * es_proof_policy_input(w->policy)));
     memset(w->d_x, 0, body_bytes);
     // the value first: with a shared body its gradient waits in d_x for the policy's
     if (batch->n_value > 0) {

@@ -2,17 +2,19 @@
 // and backward.
 //
 // All parameters stand in one slab, laid out by a graph without nodes (network/store.h), those of
-// the layers first, the tables of embeddings behind them; gradients have the same offsets. A worker
+// the layers first, the tables of embeddings behind them where the encoder has any; gradients have
+// the same offsets. A worker
 // holds the scratch memory of one thread. All rows of a batch go through each layer together; the
 // results of a row depend on its own state alone. Arithmetic is that of the kernels for the vector
 // width of the policy's device.
 //
-// D width of embeddings, H of the body, L residual blocks; C and P as in knowledge_graph.h; n rows
-// of a batch, at most ES_PROOF_BATCH_STATES.
+// D width of embeddings, I of the input, H of the body, L residual blocks; C and P as in
+// knowledge_graph.h; n rows of a batch, at most ES_PROOF_BATCH_STATES.
 #ifndef ES_PROOF_PROOF_POLICY_NETWORK_H
 #define ES_PROOF_PROOF_POLICY_NETWORK_H
 
 #include "network/store.h"
+#include "proof/agent/proof_features.h"
 #include "proof/agent/proof_policy.h"
 #include "proof/search/goal_table.h"
 
@@ -45,14 +47,16 @@ struct EsProofPolicy {
     EsProofPolicySettings settings;
     EsDevice *device;              // borrowed
     const EsKnowledgeGraph *graph; // borrowed
-    EsStream *stream;              // owned, as are the next two
-    EsGraph *layout;               // parameters, no nodes
-    EsStore *store;                // [1, slab]
-    uint64_t version;              // rises whenever weights change: encodings made before are old
+    EsProofFeatures *features;     // NULL with the encoder `names`; owned, as are the next three
+    EsStream *stream;
+    EsGraph *layout;  // parameters, no nodes
+    EsStore *store;   // [1, slab]
+    uint64_t version; // rises whenever weights change: encodings made before are old
 
     // of the policy; of the value's own body, where it has one
     EsProofLayer body[ES_PROOF_N_TOWERS][ES_PROOF_MAX_LAYERS + 1]; // [0] reads the embedding
     EsProofHead head[ES_PROOF_N_TOWERS];
+    // of the encoder `names`
     int64_t constants;  // table [C + 1, D], row 0 is 0
     int64_t variables;  // table [2 ES_PROOF_MAX_ATOMS, D]
     int64_t predicates; // table [P + 1 + terminal states, D], row 0 is 0
@@ -62,6 +66,11 @@ struct EsProofPolicy {
 // The slab of all parameters, to read.
 static inline const float *es_proof_policy_parameters(const EsProofPolicy *policy) {
     return policy->store->parameters.data;
+}
+
+// I, numbers that the body reads of a state.
+static inline int64_t es_proof_policy_input(const EsProofPolicy *policy) {
+    return policy->features != NULL ? ES_PROOF_FEATURES : 2 * (int64_t)policy->settings.embed;
 }
 
 // Rows of the table of predicates: 0, those of the graph, and True, False, End.
@@ -132,7 +141,7 @@ typedef struct EsProofWorker {
     const EsKernels *kernels;
     int keeps;    // layers have memory of their own: backward may follow forward
     void *slab;   // owned: the arrays below
-    float *input; // [goal, mean of all]                                                     (n, 2E)
+    float *input; // [goal, mean of all], or features                                        (n, I)
     EsProofLayerMemory layer[ES_PROOF_N_TOWERS][ES_PROOF_MAX_LAYERS + 1];
     EsProofHeadMemory head[ES_PROOF_N_TOWERS];
     float *branch;     // output of a residual branch                                        (n, H)
@@ -140,7 +149,7 @@ typedef struct EsProofWorker {
     float *d_encoding; // room for the caller of backward                                   (n, D)
     float *d_x;      // gradient of a body's output, then of its layers'                      (n, H)
     float *d_active; //                                                                       (n, H)
-    float *d_in;     // of a layer's input                                           (n, max(H, 2E))
+    float *d_in; // of a layer's input                                             (n, max(H, I))
     float *d_gamma, *d_beta; //                                                                 (H)
     int64_t embed_ns, layer_ns; // spent by this thread: on embeddings, on the layers; both ways
 } EsProofWorker;

@@ -36,7 +36,7 @@ EsRolloutShape es_proof_rollout_shape(int64_t n_steps, int64_t n_envs, int max_c
 
 static EsStatus create_parts(EsProofPolicyTraining *t) {
     EsProofPolicy *policy = t->policy;
-    size_t row_bytes = sizeof(float) * 2 * (size_t)policy->settings.embed;
+    size_t row_bytes = sizeof(float) * (size_t)es_proof_policy_input(policy);
     EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_ADAM);
     options.epsilon = ADAM_EPSILON;
     options.measures = options.skips_nonfinite = 1;
@@ -276,7 +276,7 @@ static void block_backward(EsProofPolicyTraining *t, EsProofWorker *worker, int6
 static void partial_backward(void *context, int64_t piece, int worker_index) {
     const Round *job = context;
     EsProofPolicyTraining *t = job->training;
-    int64_t row_floats = 2 * (int64_t)t->policy->settings.embed;
+    int64_t row_floats = es_proof_policy_input(t->policy);
     float *partial_sum = t->partial_sums + piece * t->policy->n_layers;
     for (int64_t i = piece; i < job->n_blocks; i += ES_PROOF_PARTIAL_SUMS) {
         block_backward(t, t->workers[worker_index], job->first_block + i, partial_sum,
@@ -312,7 +312,9 @@ static void sum_parts(EsProofPolicyTraining *t) {
 EsStatus es_proof_policy_training_backward(EsProofPolicyTraining *t, const EsOutputs *gradients) {
     const EsProofPolicy *policy = t->policy;
     int64_t n_blocks = (t->n_listed + ES_PROOF_BATCH_STATES - 1) / ES_PROOF_BATCH_STATES;
-    int64_t n_pieces = (policy->settings.embed + COLUMNS_PER_PIECE - 1) / COLUMNS_PER_PIECE;
+    // features have no tables to scatter into
+    int64_t n_columns = policy->features == NULL ? policy->settings.embed : 0;
+    int64_t n_pieces = (n_columns + COLUMNS_PER_PIECE - 1) / COLUMNS_PER_PIECE;
     ES_TRY(collect(t, gradients));
     memset(t->partial_sums, 0, sizeof(float) * ES_PROOF_PARTIAL_SUMS * (size_t)policy->n_layers);
     memset(policy->store->gradients.data, 0, es_tensor_bytes(&policy->store->gradients));

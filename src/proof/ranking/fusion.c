@@ -16,7 +16,7 @@
 // log-probabilities, all in units of w
 static const float gains[] = {0, 0.125f, 0.25f, 0.5f, 0.75f, 1, 1.5f, 2, 3, 4, 6, 8, 12, 16, 32};
 static const float step_costs[] = {0, 0.125f, 0.25f, 0.5f, 1, 2, 4};
-static const float log_weights[] = {0, 0.125f, 0.25f, 0.5f, 1};
+static const float log_weights[] = {0, 0.125f, 0.25f, 0.5f, 1, 2, 4};
 
 EsFusionWeights es_fusion_defaults(void) {
     return (EsFusionWeights){.embedding = 2.0f, .bonus = 1.0f, .penalty = 0.5f};

@@ -3,6 +3,8 @@
 // each in a fixed stretch of the arrays, closes the gaps, and leaves the grid to fusion.c.
 #include "proof/ranking/fusion_scorer.h"
 
+#include <stdatomic.h>
+
 #include "base/first_error.h"
 #include "base/memory.h"
 
@@ -160,6 +162,7 @@ typedef struct Collection {
     int32_t *depth;                         // (n_questions x stride)
     Collector *workers;
     int n_workers;
+    atomic_int n_done; // queries
 } Collection;
 
 static EsStatus make_collector(Collector *worker, int32_t max_candidates) {
@@ -242,6 +245,12 @@ static void collect_piece(void *context, int64_t piece, int worker_index) {
     Collector *worker = &c->workers[worker_index];
     if (worker->first_error.status == ES_STATUS_OK) {
         es_first_error_capture(&worker->first_error, collect_query(c, worker_index, piece));
+    }
+    int32_t n_done = atomic_fetch_add(&c->n_done, 1) + 1;
+    // worker 0 is the calling thread
+    if (worker_index == 0 && c->settings->progress != NULL) {
+        c->settings->progress(c->settings->progress_context, n_done,
+                              c->n_questions / ES_N_CORRUPT_SIDES);
     }
 }
 

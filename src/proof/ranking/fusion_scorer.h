@@ -47,7 +47,8 @@ EsStatus es_fusion_scorer_gather(EsFusionScorer *scorer, int worker, const EsAto
                                  EsFusionEvidence *evidence);
 
 // Gather it for these queries and their corruptions, as the settings draw them, and fit the weights
-// (es_fusion_fit). ARGUMENT without a query that has corruptions.
+// (es_fusion_fit). The settings' progress is called as in a ranking. ARGUMENT without a query that
+// has corruptions.
 EsStatus es_fusion_scorer_fit(EsFusionScorer *scorer, const EsKnownAtoms *known,
                               const EsRankingSettings *settings, EsThreadPool *pool,
                               const EsAtom *queries, int32_t count, EsFusionReport *report);

@@ -4,6 +4,7 @@
 #include "proof/ranking/ranking.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 
 const int32_t es_hits_at[ES_N_HITS] = {1, 3, 10};
 
-// queries per thread between two calls of the progress
+// queries per thread between two looks for a failure
 #define ROUND_PER_THREAD 16
 
 // --- ranks ---
@@ -39,7 +40,9 @@ int32_t es_ranking_choose(int32_t count, int32_t n, int is_spaced, int32_t *numb
     int32_t n_chosen = n == 0 || n > count ? count : n;
     int32_t stride = is_spaced && n_chosen > 0 ? count / n_chosen : 1;
     for (int32_t i = 0; i < n_chosen; i++) {
-        numbers[i] = i * stride;
+        // above half of them every stride is 1, and steps of one and two alternate instead
+        numbers[i] =
+            is_spaced && stride == 1 ? (int32_t)((int64_t)i * count / n_chosen) : i * stride;
     }
     return n_chosen;
 }
@@ -184,7 +187,8 @@ typedef struct Work {
     const EsAtom *queries;
     EsQueryRank *ranks;
     Worker *workers;
-    int32_t begin; // of the round
+    int32_t begin, count; // first query of the round; of all queries
+    atomic_int n_done;
 } Work;
 
 static void rank_side(const EsCandidateScore *positive, const EsCandidateScore *negatives,
@@ -258,6 +262,11 @@ static void rank_piece(void *context, int64_t piece, int worker_index) {
         es_first_error_capture(&worker->first_error, rank_query(work, worker, worker_index,
                                                                 work->queries[i], &work->ranks[i]));
     }
+    int32_t n_done = atomic_fetch_add(&work->n_done, 1) + 1;
+    // worker 0 is the calling thread
+    if (worker_index == 0 && work->settings->progress != NULL) {
+        work->settings->progress(work->settings->progress_context, n_done, work->count);
+    }
 }
 
 // --- all queries ---
@@ -278,16 +287,13 @@ static EsStatus make_worker(const Work *work, Worker *worker) {
 
 static EsStatus rank_rounds(Work *work, EsThreadPool *pool, int32_t count) {
     int n_workers = es_thread_pool_size(pool);
-    const EsRankingSettings *settings = work->settings;
     int32_t per_round = ROUND_PER_THREAD * n_workers;
+    work->count = count;
     for (work->begin = 0; work->begin < count; work->begin += per_round) {
         int32_t n_pieces = ES_MIN(per_round, count - work->begin);
         es_thread_pool_run(pool, n_pieces, rank_piece, work);
         for (int w = 0; w < n_workers; w++) {
             ES_TRY(es_first_error_rethrow(&work->workers[w].first_error));
-        }
-        if (settings->progress != NULL) {
-            settings->progress(settings->progress_context, work->begin + n_pieces, count);
         }
     }
     return ES_STATUS_OK;

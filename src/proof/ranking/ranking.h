@@ -35,8 +35,8 @@ typedef struct EsCandidateScore {
 // Scores the candidates: a prover, a search, an embedding model, or several of them combined.
 typedef struct EsCandidateScorer {
     void *context;
-    // Fill scores (count). Threads call it at the same time, each with its own `worker`, below the
-    // size of the pool; a candidate's score must not depend on that, nor on the others of the call.
+    // Fill scores (count), which are compared within the call alone. Threads call it at the same
+    // time, each with its own `worker`, below the size of the pool; scores must not depend on that.
     EsStatus (*score)(void *context, int worker, const EsAtom *candidates, int32_t count,
                       EsCandidateScore *scores);
 } EsCandidateScorer;
@@ -86,7 +86,8 @@ typedef struct EsRankingSettings {
     EsCorruptionSettings corruptions; // its seed is the bootstrap's too
     int32_t n_corruptions;            // K per side, 0: all there are
     int uses_side[ES_N_CORRUPT_SIDES];
-    // Called now and then by the thread that ranks; may be NULL.
+    // Called by the thread that ranks after each of its queries, with those of all threads; may be
+    // NULL.
     void (*progress)(void *context, int32_t n_done, int32_t count);
     void *progress_context;
 } EsRankingSettings;
@@ -113,8 +114,9 @@ EsStatus es_ranking_create(const EsKnownAtoms *known, const EsRankingSettings *s
                            EsRanking **ranking);
 void es_ranking_destroy(EsRanking *ranking);
 
-// Chooses n of `count` queries: the first, or every (count / n)th; all when n is 0 or above
-// `count`. Returns the count of numbers written.
+// Chooses n of `count` queries: the first, or spaced ones, which are every (count / n)th up to half
+// of them and floor(i count / n) above; all when n is 0 or above `count`. Returns the count of
+// numbers written.
 int32_t es_ranking_choose(int32_t count, int32_t n, int is_spaced, int32_t *numbers);
 
 ES_EXTERN_C_END

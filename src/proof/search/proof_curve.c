@@ -2,10 +2,12 @@
 // expansions needed then answers every budget.
 #include "proof/search/proof_curve.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/first_error.h"
 #include "base/memory.h"
+#include "base/statistics.h"
 
 typedef struct Worker {
     EsProofSearch *search;    // owned
@@ -127,4 +129,20 @@ int64_t es_proof_curve_spent(const EsProofCurve *curve, int64_t budget) {
         n_spent += ES_MIN(curve->expanded[i], budget);
     }
     return n_spent;
+}
+
+EsProofTally es_proof_curve_tally(const EsProofCurve *curve, const int32_t *depths, int32_t lowest,
+                                  int32_t highest, int64_t budget) {
+    EsProofTally tally = {.low = NAN, .high = NAN};
+    for (int32_t i = 0; i < curve->n_queries; i++) {
+        if (depths[i] >= lowest && depths[i] <= highest) {
+            tally.n_queries++;
+            tally.n_proved += curve->depth[i] > 0 && curve->expanded[i] <= budget;
+            tally.n_expanded += ES_MIN(curve->expanded[i], budget);
+        }
+    }
+    if (tally.n_queries > 0) {
+        es_wilson_interval(tally.n_proved, tally.n_queries, &tally.low, &tally.high);
+    }
+    return tally;
 }

@@ -38,6 +38,18 @@ int64_t es_proof_curve_budget(const EsProofCurve *curve, int32_t n_proofs);
 // Expansions of all searches together under that budget.
 int64_t es_proof_curve_spent(const EsProofCurve *curve, int64_t budget);
 
+// Queries of one kind, how many of them a search proved, and its expansions.
+typedef struct EsProofTally {
+    int32_t n_queries, n_proved;
+    double low, high; // of the share that was proved, percent: Wilson's interval, 95 %
+    int64_t n_expanded;
+} EsProofTally;
+
+// Counts the queries whose shortest proof takes lowest to highest steps, by their depths
+// (n_queries), when each search may expand `budget` states. The interval of no query is NaN.
+EsProofTally es_proof_curve_tally(const EsProofCurve *curve, const int32_t *depths, int32_t lowest,
+                                  int32_t highest, int64_t budget);
+
 ES_EXTERN_C_END
 
 #endif

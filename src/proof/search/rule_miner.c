@@ -1,6 +1,6 @@
 // A share of the facts, drawn by number, becomes the valid split of a second graph; the bodies are
-// counted on the rest, a relation at a time over the threads, and the rules of all threads are
-// sorted into one list.
+// counted on the rest, over the threads a relation at a time, or two for paths of three steps, and
+// the rules of all threads are sorted into one list.
 #include "proof/search/rule_miner.h"
 
 #include <stdatomic.h>
@@ -92,19 +92,34 @@ typedef struct Work {
     EsRuleCounter *counters; // one per thread
     const EsMinerSettings *settings;
     int64_t n_relations;
+    int64_t n_pieces; // a relation each; then, of paths of three steps, two relations each
     atomic_llong n_done;
+    atomic_int is_stopped;
 } Work;
 
-static void mine_relation(void *context, int64_t piece, int worker) {
+static EsStatus mine_piece(const Work *work, EsRuleCounter *counter, int64_t piece) {
+    if (piece < work->n_relations) {
+        return es_rule_counter_take(counter, (int32_t)piece);
+    }
+    int64_t pair = piece - work->n_relations;
+    return es_rule_counter_take_paths(counter, (int32_t)(pair / work->n_relations),
+                                      (int32_t)(pair % work->n_relations));
+}
+
+static void take_piece(void *context, int64_t piece, int worker) {
     Work *work = context;
+    const EsMinerSettings *settings = work->settings;
     EsRuleCounter *counter = &work->counters[worker];
-    if (counter->status == ES_STATUS_OK) {
-        counter->status = es_rule_counter_take(counter, (int32_t)piece);
+    if (settings->should_stop != NULL && settings->should_stop(settings->report_context)) {
+        atomic_store(&work->is_stopped, 1);
+    }
+    if (counter->status == ES_STATUS_OK && !atomic_load(&work->is_stopped)) {
+        counter->status = mine_piece(work, counter, piece);
     }
     int64_t n_done = atomic_fetch_add(&work->n_done, 1) + 1;
     // worker 0 is the calling thread
-    if (worker == 0 && work->settings->report != NULL) {
-        work->settings->report(work->settings->report_context, n_done, work->n_relations);
+    if (worker == 0 && settings->report != NULL) {
+        settings->report(settings->report_context, n_done, work->n_pieces);
     }
 }
 
@@ -160,11 +175,11 @@ static EsStatus gather(const Work *work, int n_threads, EsMinedRules *rules) {
 static EsStatus check_settings(const EsMinerSettings *settings) {
     if (settings->min_support < 1 ||
         !(settings->min_confidence >= 0 && settings->min_confidence <= 1) ||
-        settings->max_body < 1 || settings->max_body > 2 ||
+        settings->max_body < 1 || settings->max_body > 3 ||
         !(settings->held_out >= 0 && settings->held_out <= 0.9)) {
         return ES_FAIL(ARGUMENT,
                        "mining with support %lld, confidence %g, bodies of %d, %g kept back: "
-                       "expected support from 1, confidence 0 to 1, bodies of 1 or 2, 0 to 0.9 "
+                       "expected support from 1, confidence 0 to 1, bodies of 1 to 3, 0 to 0.9 "
                        "kept back",
                        (long long)settings->min_support, settings->min_confidence,
                        settings->max_body, settings->held_out);
@@ -186,6 +201,8 @@ EsStatus es_rules_mine(const EsKnowledgeGraph *graph, const EsMinerSettings *set
     double *one_atom = NULL;
     size_t n_heads = (size_t)graph->n_predicates + 1;
     Work work = {.settings = settings, .n_relations = 2 * (int64_t)graph->n_predicates};
+    work.n_pieces =
+        work.n_relations + (settings->max_body > 2 ? work.n_relations * work.n_relations : 0);
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(split_facts(graph, settings, &mined));
     ES_TRY_GOTO(index_kept(mined, &kept_row));
@@ -198,7 +215,11 @@ EsStatus es_rules_mine(const EsKnowledgeGraph *graph, const EsMinerSettings *set
     for (int32_t r = 0; r < work.n_relations; r++) {
         es_rule_counter_take_one(&work.counters[0], r, one_atom + (size_t)r * n_heads);
     }
-    es_thread_pool_run(pool, work.n_relations, mine_relation, &work);
+    es_thread_pool_run(pool, work.n_pieces, take_piece, &work);
+    if (atomic_load(&work.is_stopped)) {
+        status = ES_FAIL(INTERRUPTED, "mining was stopped; no rules are kept");
+        goto done;
+    }
     ES_TRY_GOTO(gather(&work, n_threads, rules));
     rules->n_facts = mined->n_facts;
     rules->n_kept = mined->splits[ES_KG_SPLIT_VALID].count;

@@ -10,20 +10,22 @@
 
 // --- relations and bodies ---
 
-// The second atom of a body whose first is r(x,y), in a chain r(x,z).
+// The second atom of a body whose first is r(x,y), in a chain or path r(x,z).
 typedef enum BodyForm {
     BODY_ONE,    // there is none
     BODY_CHAIN,  // s(z,y)
     BODY_BOTH,   // s(x,y)
     BODY_FROM_X, // s(x,z)
     BODY_FROM_Y, // s(y,z)
-    BODY_N_FORMS
+    BODY_N_FORMS,
+    BODY_PATH = BODY_N_FORMS // s(z,w), and a third, t(w,y); counted apart from the others
 } BodyForm;
 
 // A body at work.
 typedef struct RuleBody {
     BodyForm form;
     int32_t first, second; // relations; second is -1 for BODY_ONE
+    int32_t third;         // of BODY_PATH
 } RuleBody;
 
 static int32_t predicate_of(int32_t relation) { return relation / 2 + 1; }
@@ -39,7 +41,7 @@ static EsAtom atom_of(int32_t relation, int32_t u, int32_t v) {
 static int atoms_equal(EsAtom x, EsAtom y) { return es_atom_compare(&x, &y) == 0; }
 
 // Position of a chain's z relative to x and y; an atom of the body can be the head only if z is one
-// of them.
+// of them. A path is apart if both its inner constants are, and else Z_IS_X, whichever it is.
 enum { Z_APART = 1, Z_IS_X = 2, Z_IS_Y = 4 };
 
 static EsAtomSpan facts_from(const EsKnowledgeGraph *graph, int32_t relation, int32_t u) {
@@ -61,6 +63,9 @@ static size_t n_rows_of(const EsKnowledgeGraph *graph) {
 
 static size_t row_of(const EsKnowledgeGraph *graph, const RuleBody *body) {
     size_t n_relations = 2 * (size_t)graph->n_predicates;
+    if (body->form == BODY_PATH) {
+        return (size_t)body->third;
+    }
     return body->form == BODY_ONE
                ? 0
                : 1 + (size_t)(body->form - 1) * n_relations + (size_t)body->second;
@@ -68,6 +73,15 @@ static size_t row_of(const EsKnowledgeGraph *graph, const RuleBody *body) {
 
 static size_t cell_of(const EsKnowledgeGraph *graph, size_t row, int32_t head) {
     return row * ((size_t)graph->n_predicates + 1) + (size_t)head;
+}
+
+// Distinct predicates of the body, 0 where there are fewer.
+static void list_touched(const RuleBody *body, int32_t touched[ES_RULE_COUNTER_TOUCHED]) {
+    touched[0] = predicate_of(body->first);
+    touched[1] = body->form == BODY_ONE ? 0 : predicate_of(body->second);
+    touched[2] = body->form == BODY_PATH ? predicate_of(body->third) : 0;
+    touched[2] = touched[2] == touched[0] || touched[2] == touched[1] ? 0 : touched[2];
+    touched[1] = touched[1] == touched[0] ? 0 : touched[1];
 }
 
 // --- the heads of an x ---
@@ -120,11 +134,32 @@ static int has_no_other(const EsKnowledgeGraph *graph, int32_t relation, int32_t
     return facts.count == 1 && atoms_equal(facts.atoms[0], head);
 }
 
+// Returns whether every path from x to y uses the atom.
+static int is_on_all_paths(const EsKnowledgeGraph *graph, const RuleBody *body, int32_t x,
+                           int32_t y, EsAtom atom) {
+    EsAtomSpan steps = facts_from(graph, body->first, x);
+    for (int32_t i = 0; i < steps.count; i++) {
+        int32_t z = other_end(body->first, steps.atoms[i]);
+        EsAtomSpan next = facts_from(graph, body->second, z);
+        for (int32_t k = 0; k < next.count && !atoms_equal(steps.atoms[i], atom); k++) {
+            EsAtom last = atom_of(body->third, other_end(body->second, next.atoms[k]), y);
+            if (!atoms_equal(next.atoms[k], atom) && !atoms_equal(last, atom) &&
+                es_kg_has_fact(graph, last)) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
 // Returns whether (x,y) is given only by use of head(x,y) itself.
 static int is_refused(const EsRuleCounter *counter, const RuleBody *body, int32_t x, int32_t y,
                       int32_t head) {
     EsAtom atom = {head, x, y};
     unsigned kinds = counter->y_kinds[y];
+    if (body->form == BODY_PATH) {
+        return (kinds & Z_APART) == 0 && is_on_all_paths(counter->graph, body, x, y, atom);
+    }
     if (body->form != BODY_CHAIN && atoms_equal(atom_of(body->first, x, y), atom)) {
         return 1;
     }
@@ -151,39 +186,51 @@ static int is_refused(const EsRuleCounter *counter, const RuleBody *body, int32_
     return (kinds & Z_APART) == 0;
 }
 
+// The place of a predicate among those of the body, -1: none.
+static int place_of(const int32_t touched[ES_RULE_COUNTER_TOUCHED], int32_t predicate) {
+    for (int k = 0; k < ES_RULE_COUNTER_TOUCHED; k++) {
+        if (touched[k] == predicate) {
+            return k;
+        }
+    }
+    return -1;
+}
+
 // Count the pairs (x, y_list) of a body for all heads.
 static void count_pairs(EsRuleCounter *counter, const RuleBody *body, int32_t x) {
     const EsKnowledgeGraph *graph = counter->graph;
     size_t row = row_of(graph, body);
-    int32_t touched[2] = {predicate_of(body->first),
-                          body->second < 0 ? 0 : predicate_of(body->second)};
-    touched[1] = touched[1] == touched[0] ? 0 : touched[1];
-    int64_t n_refused[2] = {0, 0};
+    int32_t touched[ES_RULE_COUNTER_TOUCHED];
+    int64_t n_refused[ES_RULE_COUNTER_TOUCHED] = {0};
+    list_touched(body, touched);
     for (int32_t i = 0; i < counter->n_y; i++) {
         int32_t y = counter->y_list[i];
-        int refused[2];
-        for (int k = 0; k < 2; k++) {
-            refused[k] = touched[k] != 0 && is_refused(counter, body, x, y, touched[k]);
-            n_refused[k] += refused[k];
+        unsigned refused = 0; // bits by place in touched
+        for (int k = 0; k < ES_RULE_COUNTER_TOUCHED; k++) {
+            int is_one = touched[k] != 0 && is_refused(counter, body, x, y, touched[k]);
+            refused |= (unsigned)is_one << k;
+            n_refused[k] += is_one;
         }
         int32_t entry = counter->head_stamp[y] == x ? counter->first_head[y] : 0;
         for (; entry != 0; entry = counter->head_next[entry - 1]) {
             int32_t signed_head = counter->head_of[entry - 1];
             int32_t head = signed_head < 0 ? -signed_head : signed_head;
-            if (!(head == touched[0] && refused[0]) && !(head == touched[1] && refused[1])) {
+            int place = place_of(touched, head);
+            if (place < 0 || (refused >> place & 1) == 0) {
                 int64_t *counts = signed_head < 0 ? counter->n_kept : counter->support;
                 counts[cell_of(graph, row, head)]++;
             }
         }
     }
     counter->n_given[row] += counter->n_y;
-    counter->n_refused[2 * row] += n_refused[0];
-    counter->n_refused[2 * row + 1] += n_refused[1];
+    for (size_t k = 0; k < ES_RULE_COUNTER_TOUCHED; k++) {
+        counter->n_refused[ES_RULE_COUNTER_TOUCHED * row + k] += n_refused[k];
+    }
     for (int32_t i = 0; i < counter->n_closed_predicates && counter->n_y > 0; i++) {
         int32_t head = counter->closed[i];
-        int64_t n_less =
-            head == touched[0] ? n_refused[0] : (head == touched[1] ? n_refused[1] : 0);
-        counter->n_closed[cell_of(graph, row, head)] += counter->n_y - n_less;
+        int place = place_of(touched, head);
+        counter->n_closed[cell_of(graph, row, head)] +=
+            counter->n_y - (place < 0 ? 0 : n_refused[place]);
     }
 }
 
@@ -199,7 +246,7 @@ static void count_chain(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, int
             add_pair(counter, y, kinds != 0 ? kinds : Z_APART);
         }
     }
-    RuleBody body = {BODY_CHAIN, counter->relation, second};
+    RuleBody body = {BODY_CHAIN, counter->relation, second, -1};
     count_pairs(counter, &body, x);
 }
 
@@ -218,7 +265,7 @@ static void count_both(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, int3
         i += y <= y_other;
         k += y_other <= y;
     }
-    RuleBody body = {BODY_BOTH, counter->relation, second};
+    RuleBody body = {BODY_BOTH, counter->relation, second, -1};
     count_pairs(counter, &body, x);
 }
 
@@ -231,7 +278,7 @@ static void count_ends(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, int3
     for (int32_t i = 0; i < steps.count && is_x_there; i++) {
         add_pair(counter, other_end(counter->relation, steps.atoms[i]), 0);
     }
-    RuleBody body = {BODY_FROM_X, counter->relation, second};
+    RuleBody body = {BODY_FROM_X, counter->relation, second, -1};
     count_pairs(counter, &body, x);
     begin_pairs(counter);
     for (int32_t i = 0; i < steps.count && second != (counter->relation ^ 1); i++) {
@@ -249,7 +296,7 @@ static void count_one(EsRuleCounter *counter, EsAtomSpan steps, int32_t x) {
     for (int32_t i = 0; i < steps.count; i++) {
         add_pair(counter, other_end(counter->relation, steps.atoms[i]), 0);
     }
-    RuleBody body = {BODY_ONE, counter->relation, -1};
+    RuleBody body = {BODY_ONE, counter->relation, -1, -1};
     count_pairs(counter, &body, x);
 }
 
@@ -292,7 +339,18 @@ static int is_empty_rule(const EsHornRule *rule) {
     return 0;
 }
 
+static EsHornRule make_path_rule(const RuleBody *body, int32_t head) {
+    return (EsHornRule){.head = {head, -1, -2},
+                        .body = {atom_of(body->first, -1, -3), atom_of(body->second, -3, -4),
+                                 atom_of(body->third, -4, -2)},
+                        .n_body = 3,
+                        .n_variables = 4};
+}
+
 static EsHornRule make_rule(const RuleBody *body, int32_t head) {
+    if (body->form == BODY_PATH) {
+        return make_path_rule(body, head);
+    }
     EsHornRule rule = {.head = {head, -1, -2}, .n_body = body->form == BODY_ONE ? 1 : 2};
     static const int32_t ends[BODY_N_FORMS][2] = {{0, 0}, {-3, -2}, {-1, -2}, {-1, -3}, {-2, -3}};
     rule.body[0] = atom_of(body->first, -1, body->form == BODY_CHAIN ? -3 : -2);
@@ -307,10 +365,11 @@ static EsHornRule make_rule(const RuleBody *body, int32_t head) {
 static EsMinedRule rule_at(const EsRuleCounter *counter, const RuleBody *body, int32_t head) {
     size_t row = row_of(counter->graph, body), at = cell_of(counter->graph, row, head);
     int64_t n_given = counter->n_given[row];
-    if (head == predicate_of(body->first)) {
-        n_given -= counter->n_refused[2 * row];
-    } else if (body->form != BODY_ONE && head == predicate_of(body->second)) {
-        n_given -= counter->n_refused[2 * row + 1];
+    int32_t touched[ES_RULE_COUNTER_TOUCHED];
+    list_touched(body, touched);
+    int place = place_of(touched, head);
+    if (place >= 0) {
+        n_given -= counter->n_refused[ES_RULE_COUNTER_TOUCHED * row + (size_t)place];
     }
     return (EsMinedRule){.rule = make_rule(body, head),
                          .n_given = n_given,
@@ -324,7 +383,7 @@ static int is_no_better(const EsRuleCounter *counter, const RuleBody *body, int3
                         double confidence) {
     size_t n_heads = (size_t)counter->graph->n_predicates + 1;
     const double *first = counter->one_atom + (size_t)body->first * n_heads;
-    if (body->form == BODY_ONE || body->form == BODY_CHAIN) {
+    if (body->form == BODY_ONE || body->form == BODY_CHAIN || body->form == BODY_PATH) {
         return 0;
     }
     return confidence <= first[head] ||
@@ -348,7 +407,7 @@ static EsStatus keep_good_rules(EsRuleCounter *counter) {
     int32_t n_predicates = counter->graph->n_predicates;
     BodyForm n_forms = counter->settings->max_body > 1 ? BODY_N_FORMS : BODY_CHAIN;
     for (int32_t head = 1; head <= n_predicates; head++) {
-        RuleBody body = {BODY_ONE, counter->relation, -1};
+        RuleBody body = {BODY_ONE, counter->relation, -1, -1};
         ES_TRY(keep_if_good(counter, &body, head));
         for (body.form = BODY_CHAIN; body.form < n_forms; body.form++) {
             for (body.second = 0; body.second < 2 * n_predicates; body.second++) {
@@ -361,29 +420,39 @@ static EsStatus keep_good_rules(EsRuleCounter *counter) {
 
 // --- all pairs ---
 
-static void count_all(EsRuleCounter *counter, int32_t relation, int max_body) {
+static void clear_counts(EsRuleCounter *counter) {
     const EsKnowledgeGraph *graph = counter->graph;
     size_t n_cells = n_rows_of(graph) * ((size_t)graph->n_predicates + 1);
-    size_t n_constants = (size_t)graph->n_constants + 1;
-    counter->relation = relation;
     memset(counter->n_given, 0, n_rows_of(graph) * sizeof *counter->n_given);
-    memset(counter->n_refused, 0, 2 * n_rows_of(graph) * sizeof *counter->n_refused);
+    memset(counter->n_refused, 0,
+           ES_RULE_COUNTER_TOUCHED * n_rows_of(graph) * sizeof *counter->n_refused);
     memset(counter->support, 0, n_cells * sizeof *counter->support);
     memset(counter->n_closed, 0, n_cells * sizeof *counter->n_closed);
     memset(counter->n_kept, 0, n_cells * sizeof *counter->n_kept);
-    memset(counter->head_stamp, 0, n_constants * sizeof(int32_t));
+}
+
+// A stamp is used once; before it comes round the old ones go.
+static void renew_stamps(EsRuleCounter *counter) {
+    if (counter->stamp > INT32_MAX / 2) {
+        memset(counter->y_stamp, 0, ((size_t)counter->graph->n_constants + 1) * sizeof(int32_t));
+        counter->stamp = 0;
+    }
+}
+
+static void count_all(EsRuleCounter *counter, int32_t relation, int max_body) {
+    const EsKnowledgeGraph *graph = counter->graph;
+    counter->relation = relation;
+    counter->is_clear = 0;
+    clear_counts(counter);
+    memset(counter->head_stamp, 0, ((size_t)graph->n_constants + 1) * sizeof(int32_t));
     for (int32_t x = 1; x <= graph->n_constants; x++) {
-        // a stamp is used once; before it comes round the old ones go
-        if (counter->stamp > INT32_MAX / 2) {
-            memset(counter->y_stamp, 0, n_constants * sizeof(int32_t));
-            counter->stamp = 0;
-        }
+        renew_stamps(counter);
         count_from(counter, x, max_body);
     }
 }
 
 void es_rule_counter_take_one(EsRuleCounter *counter, int32_t relation, double *confidence) {
-    RuleBody body = {BODY_ONE, relation, -1};
+    RuleBody body = {BODY_ONE, relation, -1, -1};
     count_all(counter, relation, 1);
     confidence[0] = 0;
     for (int32_t head = 1; head <= counter->graph->n_predicates; head++) {
@@ -395,6 +464,85 @@ void es_rule_counter_take_one(EsRuleCounter *counter, int32_t relation, double *
 EsStatus es_rule_counter_take(EsRuleCounter *counter, int32_t relation) {
     count_all(counter, relation, counter->settings->max_body);
     return keep_good_rules(counter);
+}
+
+// --- paths of three steps ---
+
+// Pairs of all paths from x, of which the first two steps are at hand.
+static void count_path(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, RuleBody *body) {
+    const EsKnowledgeGraph *graph = counter->graph;
+    begin_pairs(counter);
+    for (int32_t i = 0; i < steps.count; i++) {
+        int32_t z = other_end(body->first, steps.atoms[i]);
+        EsAtomSpan next = facts_from(graph, body->second, z);
+        for (int32_t k = 0; k < next.count; k++) {
+            int32_t w = other_end(body->second, next.atoms[k]);
+            EsAtomSpan last = facts_from(graph, body->third, w);
+            for (int32_t n = 0; n < last.count; n++) {
+                int32_t y = other_end(body->third, last.atoms[n]);
+                int is_apart = z != x && z != y && w != x && w != y;
+                add_pair(counter, y, is_apart ? Z_APART : Z_IS_X);
+            }
+        }
+    }
+    if (counter->n_y > 0) {
+        count_pairs(counter, body, x);
+    }
+}
+
+// Returns whether the second relation goes on from some end of the first.
+static int goes_on(const EsKnowledgeGraph *graph, EsAtomSpan steps, const RuleBody *body) {
+    for (int32_t i = 0; i < steps.count; i++) {
+        if (facts_from(graph, body->second, other_end(body->first, steps.atoms[i])).count > 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+// Take the good rules of one row and clear it.
+static EsStatus take_path(EsRuleCounter *counter, const RuleBody *body) {
+    const EsKnowledgeGraph *graph = counter->graph;
+    size_t row = row_of(graph, body), first = cell_of(graph, row, 0);
+    size_t bytes = ((size_t)graph->n_predicates + 1) * sizeof(int64_t);
+    if (counter->n_given[row] == 0) {
+        return ES_STATUS_OK;
+    }
+    for (int32_t head = 1; head <= graph->n_predicates; head++) {
+        ES_TRY(keep_if_good(counter, body, head));
+    }
+    counter->n_given[row] = 0;
+    memset(counter->n_refused + ES_RULE_COUNTER_TOUCHED * row, 0,
+           ES_RULE_COUNTER_TOUCHED * sizeof *counter->n_refused);
+    memset(counter->support + first, 0, bytes);
+    memset(counter->n_closed + first, 0, bytes);
+    memset(counter->n_kept + first, 0, bytes);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_rule_counter_take_paths(EsRuleCounter *counter, int32_t first, int32_t second) {
+    const EsKnowledgeGraph *graph = counter->graph;
+    RuleBody body = {BODY_PATH, first, second, 0};
+    if (!counter->is_clear) {
+        clear_counts(counter);
+        counter->is_clear = 1;
+    }
+    memset(counter->head_stamp, 0, ((size_t)graph->n_constants + 1) * sizeof(int32_t));
+    for (int32_t x = 1; x <= graph->n_constants; x++) {
+        EsAtomSpan steps = facts_from(graph, first, x);
+        if (!goes_on(graph, steps, &body)) {
+            continue;
+        }
+        renew_stamps(counter);
+        list_heads(counter, x);
+        for (body.third = 0; body.third < 2 * graph->n_predicates; body.third++) {
+            count_path(counter, steps, x, &body);
+        }
+    }
+    for (body.third = 0; body.third < 2 * graph->n_predicates; body.third++) {
+        ES_TRY(take_path(counter, &body));
+    }
+    return ES_STATUS_OK;
 }
 
 // --- memory ---
@@ -427,7 +575,7 @@ EsStatus es_rule_counter_create(const EsKnowledgeGraph *graph, const EsMinerSett
         size_t bytes;
     } parts[] = {
         {&counter->n_given, rows * sizeof(int64_t)},
-        {&counter->n_refused, 2 * rows * sizeof(int64_t)},
+        {&counter->n_refused, ES_RULE_COUNTER_TOUCHED * rows * sizeof(int64_t)},
         {&counter->support, cells * sizeof(int64_t)},
         {&counter->n_closed, cells * sizeof(int64_t)},
         {&counter->n_kept, cells * sizeof(int64_t)},

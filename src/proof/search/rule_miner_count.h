@@ -9,8 +9,13 @@
 
 ES_EXTERN_C_BEGIN
 
+// predicates that a body has at most
+#define ES_RULE_COUNTER_TOUCHED 3
+
 // The tables of one thread; P predicates, C constants. Row 0 of the tables is the body of one
-// atom; then come 2P rows, by the second relation, for each of the four forms of two atoms.
+// atom; then come 2P rows, by the second relation, for each of the four forms of two atoms. Paths
+// of three steps are counted apart from them, two relations at a time, in the rows 0 to 2P - 1, by
+// the third.
 typedef struct EsRuleCounter {
     const EsKnowledgeGraph *graph; // to mine from; its valid split holds the facts kept back
     const EsMinerSettings *settings;
@@ -18,10 +23,11 @@ typedef struct EsRuleCounter {
     const double *one_atom;  // confidence of the rules of one atom, by relation and head
                              //                                                   (2P x P + 1)
     int32_t relation;        // the first one of all bodies
+    int is_clear;            // all counts are 0
     // counts                                                                (8P + 1 rows)
     int64_t *n_given;
-    int64_t *n_refused; // pairs that only the head itself would give, for the predicates of the
-                        // first and the second relation                             (x 2)
+    int64_t *n_refused; // pairs that only the head itself would give, for each predicate of the
+                        // body                                                      (x 3)
     int64_t *support, *n_closed, *n_kept; //                                         (x P + 1)
     // of the x at hand
     int32_t *first_head; // by y: 1 + first entry below, where head_stamp says so     (C + 1)
@@ -53,6 +59,9 @@ void es_rule_counter_take_one(EsRuleCounter *counter, int32_t relation, double *
 // Count all bodies that begin with the relation and add the rules that are good enough to
 // counter->rules.
 EsStatus es_rule_counter_take(EsRuleCounter *counter, int32_t relation);
+
+// Likewise for the paths of three steps that begin with two relations.
+EsStatus es_rule_counter_take_paths(EsRuleCounter *counter, int32_t first, int32_t second);
 
 ES_EXTERN_C_END
 

@@ -97,10 +97,14 @@ static EsStatus run_single(const EsFitSearchOptions *options, EsFitVariant varia
     // a file may say anything
     int winner = (int)ES_MAX(ES_MIN(fitted->origin.episode, options->n_candidates - 1), 0);
     EsHostSpec host = *host_of(options, winner);
+    // hosts come in a few sizes: a tenth more, where the limit leaves it, so that the nearest is
+    // rarely the host itself
+    int64_t n_static =
+        ES_MIN(fitted->n_parameters + fitted->n_parameters / 10, options->settings->max_parameters);
     if (variant == ES_FIT_WIDER) {
-        host = es_host_widen(&host, fitted->n_parameters);
+        host = es_host_widen(&host, n_static);
     } else if (variant == ES_FIT_DEEPER) {
-        host = es_host_deepen(&host, fitted->n_parameters, ES_HOST_BLOCKS_MAX);
+        host = es_host_deepen(&host, n_static, ES_HOST_BLOCKS_MAX);
     } else if (variant == ES_FIT_SCRATCH) {
         // the network's own host, from a file, has slots at every place
         ES_TRY(es_slots_parse(&host, "all", slots, &n_slots));

@@ -3,7 +3,8 @@
 //
 //   fit       the whole fit, once for each seed: the best of its candidates by validation
 //   host      the host that the fit ended with, without seeds
-//   wider     that host with more channels, deeper: with more blocks, of the final size
+//   wider     that host with more channels, deeper: with more blocks; of at most 1.1 times the
+//             final size, within the limit
 //   scratch   the final topology, trained from its first step on; these four have one candidate,
 //             which starts as the fit's winner did
 //   random    the same search with random growth, as many candidates

@@ -70,6 +70,12 @@ static EsStatus create_candidates(EsFitGroup *group, const int *candidates, int 
     }
     group->n = n;
     group->options.growth.n_envs = n;
+    // a learned policy that was asked for sees the limit as its budget, and masks keep it
+    if (group->policy_name[0] != '\0' &&
+        es_policy_parse_kind(group->policy_name) == ES_POLICY_LEARNED) {
+        group->options.growth.settings.max_parameters =
+            (int32_t)ES_MIN(group->options.max_parameters, INT32_MAX);
+    }
     ES_TRY(es_growth_create(&group->options.growth, group->options.dataset, group->options.device,
                             &group->growth));
     const EsPolicyContext context = {.settings = es_growth_settings(group->growth),

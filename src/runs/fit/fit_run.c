@@ -49,7 +49,8 @@ static const EsConfigKey keys[] = {
     ES_RUN_CONFIG_KEYS_CALLED(
         EsFitSettings, run, "fit", "epoch", "0", 0,
         "total number of epochs; 0 = 20, of rows at least 300 updates, or with max_seconds as many "
-        "as end in time"),
+        "as end in time",
+        "cpu, cuda or cuda:N"),
     ES_DATA_CONFIG_KEYS(EsFitSettings, data, "fit",
                         "data set: a folder of images by class, .npy, .csv, IDX or CIFAR-10 files, "
                         "fashion-mnist, tiny, generated"),
@@ -83,7 +84,7 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_INT(EsFitSettings, recipe.pad, "fit", "pad", "2", 0, 16,
                   "images: random crop from a border of N pixels"),
     ES_CONFIG_BOOL(EsFitSettings, recipe.flip, "fit", "flip", "on",
-                   "images: random horizontal flip; off for letters and digits"),
+                   "images: random horizontal flip; turn it off for letters and digits"),
     ES_RECIPE_CONFIG_KEYS_TUNED(EsFitSettings, recipe),
 };
 
@@ -195,8 +196,8 @@ static EsStatus create_search(EsFitRun *fit, const EsFitSearchOptions *options) 
 static EsStatus create_parts(EsFitRun *fit) {
     const EsFitSettings *settings = fit->settings;
     if (settings->n_compared > 0 && (settings->max_seconds > 0 || settings->target_accuracy > 0)) {
-        return ES_FAIL(CONFIG, "--compare needs fits of equal length; leave --max-seconds and "
-                               "--target-accuracy out");
+        return ES_FAIL(CONFIG, "--compare needs fits of equal length: --max-seconds 0 and "
+                               "--target-accuracy 0, or --compare 0");
     }
     ES_TRY(es_fit_devices_open(settings, &fit->devices));
     if (settings->n_compared > 0 && fit->devices.device != fit->devices.cpu) {

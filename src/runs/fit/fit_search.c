@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/statistics.h"
 #include "esper/version.h"
 #include "fit/network_report.h"
 #include "growth/host/host_file.h"
@@ -20,17 +21,6 @@
 #define DECISION_SAMPLES 2000
 
 // --- growth ---
-
-// An epoch has as many updates as many steps of `esper grow`: every stage lasts one, a blend one to
-// three.
-static void set_dwells(EsGrowthSettings *settings) {
-    settings->training_dwell = settings->blending_dwell = settings->holding_dwell = 1;
-    settings->embargo_dwell = settings->reset_dwell = settings->prune_age = 1;
-    for (int i = 0; i < 3; i++) {
-        settings->tempo[i] = i + 1;
-    }
-    settings->governor_minimum = 5;
-}
 
 float es_fit_learning_rate(const EsDataset *dataset, float learning_rate) {
     int is_rows = dataset->kind == ES_DATASET_ROWS;
@@ -45,7 +35,7 @@ static EsStatus set_growth(const EsFitSearchOptions *options, const EsHostSpec *
     int n_slots = 0;
     ES_TRY(es_slots_parse(host, "all", slots, &n_slots));
     *growth = es_growth_defaults(host, slots, n_slots, n);
-    set_dwells(&growth->settings);
+    es_growth_settings_set_pace(&growth->settings, ES_PACE_SWIFT);
     growth->settings.episode_steps = (int)options->n_epochs;
     growth->batch = options->batch;
     growth->step_batches = options->n_updates;

@@ -184,6 +184,10 @@ static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHo
     options.clip = settings->clip;
     options.gradient_stride = settings->gradient_stride;
     options.settings.max_seeds = settings->max_seeds;
+    if (settings->pace > 0) {
+        es_growth_settings_set_pace(&options.settings, (EsGrowthPace)(settings->pace - 1));
+    }
+    options.settings.max_parameters = settings->max_parameters;
     options.settings.is_strict = settings->gates == 1;
     options.settings.auto_forward = settings->auto_forward ? ES_AUTO_FORWARD_ALL : 0;
     if (settings->episode_steps > 0) {

@@ -269,6 +269,7 @@ static EsStatus run_episodes(Contest *contest, EsEpisodeRunner *runner, EsPolicy
     EsGrowWatch watch = {contest, watch_measured, watch_decided};
     int64_t n_envs = runner->settings->n_envs, n_all = contest->evaluation->n_episodes;
     EsGrowBaseline baseline = a > 0 ? es_grow_baseline_parse(variant->name) : ES_BASELINE_NONE;
+    es_release(variant->outcomes); // of a try that the device refused
     ES_TRY(es_allocate(sizeof *variant->outcomes * (size_t)n_all, (void **)&variant->outcomes));
     contest->running = runner;
     for (int64_t first = 0; first < n_all; first += n_envs) {
@@ -350,13 +351,15 @@ static EsStatus run_variant(Contest *contest, int a) {
         return run_episodes(contest, runner, contest->policies[a], NULL, a);
     }
     int64_t n_parameters = find_final_size(contest);
+    // hosts come in a few sizes: a tenth more, so that the nearest is rarely the host itself
+    int64_t n_static = n_parameters + n_parameters / 10;
     EsHostSpec host;
     switch (es_grow_baseline_parse(contest->evaluation->variants[a].name)) {
     case ES_BASELINE_WIDER:
-        host = es_host_widen(&runner->host, n_parameters);
+        host = es_host_widen(&runner->host, n_static);
         return run_static(contest, &host, a);
     case ES_BASELINE_DEEPER:
-        return run_deeper(contest, n_parameters, a);
+        return run_deeper(contest, n_static, a);
     case ES_BASELINE_SCRATCH:
         return run_alone(contest, runner, contest->finals, a);
     default:
@@ -465,7 +468,7 @@ EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed)
 void es_grow_evaluation_order(const double *means, int n, int *order) {
     for (int a = 0; a < n; a++) {
         int at = a;
-        for (; at > 0 && means[a] > means[order[at - 1]]; at--) {
+        for (; at > 0 && !(means[a] <= means[order[at - 1]]) && !isnan(means[a]); at--) {
             order[at] = order[at - 1];
         }
         order[at] = a;

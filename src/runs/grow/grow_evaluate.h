@@ -42,10 +42,10 @@ const char *es_grow_measure_name(EsGrowMeasure measure); // "test_accuracy"
 // NAME, name, meaning: variants that are no policies. The size of the policy's networks is the mean
 // over the held-out episodes. The last two plant seeds, which the CPU does alone.
 #define ES_GROW_BASELINES(X)                                                                       \
-    X(WIDER, wider, "a host with more channels, of at most the mean final size")                   \
-    X(DEEPER, deeper, "a host with more blocks, of at most that size")                             \
+    X(WIDER, wider, "a host with more channels, of at most 1.1 times the mean final size")         \
+    X(DEEPER, deeper, "a host with more blocks, likewise")                                         \
     X(SCRATCH, scratch, "each episode's final topology, from its first step on")                   \
-    X(TOPOLOGIES, topologies, "random topologies of at most that size, one per episode")
+    X(TOPOLOGIES, topologies, "random topologies of at most the mean final size, one per episode")
 
 typedef enum EsGrowBaseline {
     ES_BASELINE_NONE, // a policy

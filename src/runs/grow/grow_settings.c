@@ -49,6 +49,8 @@ static const EsConfigKey keys[] = {
                   "hosts that grow side by side"),
     ES_CONFIG_INT(EsGrowSettings, max_seeds, "grow", "max_seeds", "0", 0, 16,
                   "maximum of living seeds and fossils of a host, 0 = no limit"),
+    ES_CONFIG_INT(EsGrowSettings, max_parameters, "grow", "max_params", "0", 0, INT32_MAX,
+                  "budget: maximum of parameters of a host and its seeds, 0 = no limit"),
     ES_CONFIG_INT(EsGrowSettings, episode_steps, "grow", "episode_steps", "0", 0, 100000,
                   "steps of an episode, 0 = the task's"),
     ES_CONFIG_INT(EsGrowSettings, batch, "grow", "batch", "0", 0, 65536,
@@ -58,6 +60,10 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_INT(EsGrowSettings, validation_images, "grow", "validation_images", "2000", 1,
                   10000000,
                   "validation images of a step, the same for all; fewer when the set has fewer"),
+    ES_CONFIG_CHOICE(
+        EsGrowSettings, pace, "grow", "pace", "task", "task|published|short|swift",
+        "steps of training before a seed blends: published 10, short 3, swift 1; task: short "
+        "for tiny, else published"),
     ES_CONFIG_CHOICE(EsGrowSettings, gates, "grow", "gates", "permissive", "permissive|strict",
                      "strictness of the gates between a seed's stages"),
     ES_CONFIG_BOOL(EsGrowSettings, auto_forward, "grow", "auto_forward", "on",
@@ -86,6 +92,8 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_INT(EsGrowSettings, keep_best, "grow", "keep_best", "0", 0, 4096,
                   "networks of the last round to write, the best by validation accuracy"),
     ES_RECIPE_CONFIG_KEYS(EsGrowSettings, recipe),
+    ES_CONFIG_INT(EsGrowSettings, policy_version, "policy", "version", "1", 1, 2,
+                  "network that is trained: 1 for the host's own slots, 2 for slots of any number"),
     ES_CONFIG_INT(EsGrowSettings, n_hidden, "policy", "hidden", "0", 0, 4096,
                   "units of the LSTM, a multiple of 8; 0 = 64 for tiny and for host files below "
                   "10,000 parameters, else 512"),
@@ -155,6 +163,7 @@ EsStatus es_grow_settings_spec(const EsGrowSettings *settings, int n_slots,
         return ES_FAIL(CONFIG, "[policy] hidden is %d; it must be a multiple of 8", n_hidden);
     }
     *spec = es_policy_spec_default(n_slots, n_hidden);
+    spec->is_set = settings->policy_version == ES_SET_OBSERVATION_VERSION;
     spec->n_features = settings->n_features > 0 ? settings->n_features : n_hidden;
     spec->dropout = settings->dropout;
     spec->aux_stops = settings->aux_stops;

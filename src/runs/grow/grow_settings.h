@@ -18,11 +18,13 @@ typedef struct EsGrowSettings {
     char slots[128];   // "r0c0,r0c1", "all"
     char policy[1024]; // ppo, heuristic, random, wait, script:FILE, FILE
     int n_envs;
-    int max_seeds;     // 0 = no limit
-    int episode_steps; // 0 = the task's
-    int batch;         // 0 = the task's
+    int max_seeds;      // 0 = no limit
+    int max_parameters; // of a host and its seeds; 0 = no limit
+    int episode_steps;  // 0 = the task's
+    int batch;          // 0 = the task's
     int step_batches;
     int validation_images;
+    int pace;  // 0 = the task's, else 1 + EsGrowthPace
     int gates; // 0 permissive, 1 strict
     int auto_forward;
     int data_split; // 0 whole, 1 share
@@ -34,6 +36,7 @@ typedef struct EsGrowSettings {
     int is_tf32;   // 0 off, 1 on
     int keep_best; // networks of the last round to write
     // [policy]
+    int policy_version;
     int n_hidden;   // 0 = the task's
     int n_features; // 0 = as hidden
     float dropout;

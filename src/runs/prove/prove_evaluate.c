@@ -16,6 +16,7 @@
 #include "base/range_check.h"
 #include "esper/log.h"
 #include "proof/agent/proof_policy_inference.h"
+#include "proof/search/prover.h"
 #include "runs/prove/prove_events.h"
 
 const char *es_prove_variant_name(EsProveVariantKind kind) {
@@ -56,17 +57,19 @@ static EsStatus rank(const EsProveRanker *ranker, EsProofScorer *scorer,
     return ES_STATUS_OK;
 }
 
-EsStatus es_prove_rank(const EsProveRanker *ranker, const EsProofPolicy *policy,
-                       const EsProveQueries *queries, int n_corruptions, EsRanking **ranking,
-                       EsScorerReport *report) {
-    EsProofSearchSettings search = es_prove_settings_search(ranker->settings);
+// policy NULL: equal probabilities.
+static EsStatus rank_by_search(const EsProveRanker *ranker, const EsProofPolicy *policy,
+                               const EsProofSearchSettings *search, const EsProveQueries *queries,
+                               int n_corruptions, EsRanking **ranking, EsScorerReport *report) {
     int n_workers = es_thread_pool_size(ranker->pool);
-    EsProofGuides guides;
+    EsProofGuides guides = {.n_guides = 0};
     EsProofScorer *scorer = NULL;
     EsStatus status = ES_STATUS_OK;
     *ranking = NULL;
-    ES_TRY(es_proof_guides_create(policy, n_workers, &guides));
-    ES_TRY_GOTO(es_proof_scorer_create_search(ranker->graph, &search, guides.guides,
+    if (policy != NULL) {
+        ES_TRY(es_proof_guides_create(policy, n_workers, &guides));
+    }
+    ES_TRY_GOTO(es_proof_scorer_create_search(ranker->graph, search, guides.guides,
                                               (EsScoreKind)ranker->settings->score, n_workers,
                                               &scorer));
     ES_TRY_GOTO(rank(ranker, scorer, queries, n_corruptions, ranking, report));
@@ -74,6 +77,28 @@ done:
     es_proof_scorer_destroy(scorer);
     es_proof_guides_destroy(&guides);
     return status;
+}
+
+EsStatus es_prove_rank(const EsProveRanker *ranker, const EsProofPolicy *policy,
+                       const EsProveQueries *queries, int n_corruptions, EsRanking **ranking,
+                       EsScorerReport *report) {
+    EsProofSearchSettings search = es_prove_settings_search(ranker->settings);
+    return rank_by_search(ranker, policy, &search, queries, n_corruptions, ranking, report);
+}
+
+// The same search without a policy, best first or breadth first.
+static EsProofSearchSettings without_policy(EsProofSearchSettings search, EsSearchKind kind) {
+    search.kind = kind;
+    search.value_weight = 0;
+    return search;
+}
+
+static EsStatus rank_unguided(const EsProveRanker *ranker, EsSearchKind kind,
+                              const EsProveQueries *queries, EsRanking **ranking,
+                              EsScorerReport *report) {
+    EsProofSearchSettings search = without_policy(es_prove_settings_search(ranker->settings), kind);
+    return rank_by_search(ranker, NULL, &search, queries, ranker->settings->n_evaluated_corruptions,
+                          ranking, report);
 }
 
 // The bounded prover, with nothing learned.
@@ -97,7 +122,7 @@ static EsStatus rank_symbolic(const EsProveRanker *ranker, EsScoreKind kind,
 
 typedef struct Comparison {
     const EsProveRanker *ranker;
-    const EsProofPolicy *policies[ES_N_PROVE_VARIANTS]; // NULL: symbolic
+    const EsProofPolicy *policies[ES_N_PROVE_VARIANTS]; // NULL: without
     EsProveQueries queries;                             // owned
     double *ranks[ES_N_PROVE_VARIANTS];                 // owned: reciprocal ranks of all queries
     EsProveEvaluation *evaluation;
@@ -122,22 +147,31 @@ void es_prove_evaluation_emit(const EsProveEvaluation *evaluation, EsRun *run) {
     }
 }
 
-static EsStatus rank_variant(Comparison *comparison, EsProveVariantKind kind, EsRun *run) {
+static EsStatus make_ranking(const Comparison *comparison, EsProveVariantKind kind,
+                             EsRanking **ranking, EsScorerReport *report) {
     const EsProveRanker *ranker = comparison->ranker;
-    const EsProofPolicy *policy = comparison->policies[kind];
+    const EsProveQueries *queries = &comparison->queries;
+    switch (kind) {
+    case ES_PROVE_VARIANT_PROVED:
+        return rank_symbolic(ranker, ES_SCORE_PROVED, queries, ranking, report);
+    case ES_PROVE_VARIANT_SHORTEST:
+        return rank_symbolic(ranker, ES_SCORE_SHORTEST, queries, ranking, report);
+    case ES_PROVE_VARIANT_UNIFORM:
+        return rank_unguided(ranker, ES_SEARCH_BEST_FIRST, queries, ranking, report);
+    case ES_PROVE_VARIANT_BREADTH:
+        return rank_unguided(ranker, ES_SEARCH_BREADTH, queries, ranking, report);
+    default:
+        return es_prove_rank(ranker, comparison->policies[kind], queries,
+                             ranker->settings->n_evaluated_corruptions, ranking, report);
+    }
+}
+
+static EsStatus rank_variant(Comparison *comparison, EsProveVariantKind kind, EsRun *run) {
     EsProveVariant *variant = &comparison->evaluation->variants[kind];
     EsRanking *ranking = NULL;
     EsStatus status = ES_STATUS_OK;
     int64_t start_ns = es_clock_ns();
-    if (policy != NULL) {
-        ES_TRY(es_prove_rank(ranker, policy, &comparison->queries,
-                             ranker->settings->n_evaluated_corruptions, &ranking,
-                             &variant->report));
-    } else {
-        ES_TRY(rank_symbolic(ranker,
-                             kind == ES_PROVE_VARIANT_PROVED ? ES_SCORE_PROVED : ES_SCORE_SHORTEST,
-                             &comparison->queries, &ranking, &variant->report));
-    }
+    ES_TRY(make_ranking(comparison, kind, &ranking, &variant->report));
     variant->seconds = es_clock_seconds_since(start_ns);
     variant->all = ranking->all;
     size_t n = (size_t)ES_MAX(ranking->n_queries, 1);
@@ -203,6 +237,152 @@ done:
     }
     es_prove_queries_destroy(&comparison.queries);
     return status;
+}
+
+// --- proofs within a limit ---
+
+const char *es_prove_guide_name(EsProveGuide guide) {
+    static const char *const names[] = {
+#define X(NAME, name) #name,
+        ES_PROVE_GUIDES(X)
+#undef X
+    };
+    return names[guide];
+}
+
+void es_prove_group_name(int group, char text[16]) {
+    if (group < 2) {
+        snprintf(text, 16, "%s", group == 0 ? "all" : "3 or more");
+    } else {
+        snprintf(text, 16, "%d", group);
+    }
+}
+
+// Queries to count proofs of, with the steps of their shortest ones; owned.
+typedef struct DeepQueries {
+    EsAtom *atoms;
+    int32_t *depths;
+    int32_t count;
+} DeepQueries;
+
+static void destroy_queries(DeepQueries *queries) {
+    es_release(queries->atoms);
+    es_release(queries->depths);
+}
+
+// Keep those of two steps or more, evenly spaced ones of them.
+static EsStatus keep_deep(DeepQueries *queries, int32_t n_most) {
+    int32_t n_deep = 0, *numbers = NULL;
+    for (int32_t i = 0; i < queries->count; i++) {
+        if (queries->depths[i] >= 2) {
+            queries->atoms[n_deep] = queries->atoms[i];
+            queries->depths[n_deep++] = queries->depths[i];
+        }
+    }
+    ES_TRY(es_allocate((size_t)ES_MAX(n_deep, 1) * sizeof *numbers, (void **)&numbers));
+    queries->count = es_ranking_choose(n_deep, n_most, 1, numbers);
+    // numbers ascend, so none is overwritten before it is read
+    for (int32_t i = 0; i < queries->count; i++) {
+        queries->atoms[i] = queries->atoms[numbers[i]];
+        queries->depths[i] = queries->depths[numbers[i]];
+    }
+    es_release(numbers);
+    return ES_STATUS_OK;
+}
+
+static EsStatus find_deep(const EsProveContest *contest, DeepQueries *deep) {
+    EsProverSettings prover = es_prover_defaults();
+    EsProverReport report;
+    size_t capacity = (size_t)ES_MAX(contest->n_queries, 1);
+    prover.selection = contest->settings.selection;
+    prover.max_depth = contest->max_steps;
+    prover.max_atoms = contest->settings.max_atoms;
+    deep->count = contest->n_queries;
+    ES_TRY(es_allocate(capacity * sizeof *deep->atoms, (void **)&deep->atoms));
+    ES_TRY(es_allocate(capacity * sizeof *deep->depths, (void **)&deep->depths));
+    memcpy(deep->atoms, contest->queries, (size_t)deep->count * sizeof *deep->atoms);
+    ES_TRY(es_prover_find_depths(contest->graph, &prover, contest->pool, deep->atoms, deep->count,
+                                 deep->depths, &report));
+    return keep_deep(deep, contest->n_most);
+}
+
+// policy NULL: equal probabilities, or breadth first.
+static EsStatus count_proofs(const EsProveContest *contest, const EsProofSearchSettings *settings,
+                             const EsProofPolicy *policy, const DeepQueries *queries,
+                             EsProofTally tallies[ES_N_PROVE_GROUPS]) {
+    EsProofGuides guides = {.n_guides = 0};
+    EsProofCurve *curve = NULL;
+    EsStatus status = ES_STATUS_OK;
+    if (policy != NULL) {
+        ES_TRY(es_proof_guides_create(policy, es_thread_pool_size(contest->pool), &guides));
+    }
+    ES_TRY_GOTO(es_proof_curve_create(contest->graph, settings, guides.guides, contest->pool,
+                                      queries->atoms, queries->count, &curve));
+    for (int group = 0; group < ES_N_PROVE_GROUPS; group++) {
+        int32_t lowest = group < 2 ? 2 + group : group, highest = group < 2 ? INT32_MAX : group;
+        tallies[group] =
+            es_proof_curve_tally(curve, queries->depths, lowest, highest, settings->max_expanded);
+    }
+done:
+    es_proof_curve_destroy(curve);
+    es_proof_guides_destroy(&guides);
+    return status;
+}
+
+EsStatus es_prove_proofs_count(const EsProveContest *contest, EsProveProofs *proofs) {
+    const EsProofPolicy *const policies[ES_N_PROVE_GUIDES] = {contest->trained, contest->untrained};
+    DeepQueries deep = {.count = 0};
+    EsStatus status = ES_STATUS_OK;
+    *proofs = (EsProveProofs){.n_nodes = contest->settings.max_expanded,
+                              .max_steps = contest->max_steps,
+                              .has_untrained = contest->untrained != NULL};
+    ES_TRY_GOTO(find_deep(contest, &deep));
+    for (int guide = 0; guide < ES_N_PROVE_GUIDES; guide++) {
+        EsProofSearchSettings search = contest->settings;
+        search.finds_all = 0;
+        if (guide == ES_PROVE_GUIDE_UNTRAINED && !proofs->has_untrained) {
+            continue;
+        }
+        if (guide >= ES_PROVE_GUIDE_UNIFORM) {
+            search = without_policy(search, guide == ES_PROVE_GUIDE_BREADTH ? ES_SEARCH_BREADTH
+                                                                            : ES_SEARCH_BEST_FIRST);
+        }
+        ES_TRY_GOTO(count_proofs(contest, &search, policies[guide], &deep, proofs->tallies[guide]));
+    }
+done:
+    destroy_queries(&deep);
+    return status;
+}
+
+static json_t *tally_json(const EsProofTally *tally) {
+    return json_pack(
+        "{s:i, s:i, s:o, s:o, s:o, s:I}", "queries", tally->n_queries, "proved", tally->n_proved,
+        "percent",
+        es_json_number(tally->n_queries > 0 ? 100.0 * tally->n_proved / tally->n_queries : NAN),
+        "low", es_json_number(tally->low), "high", es_json_number(tally->high), "expanded",
+        (json_int_t)tally->n_expanded);
+}
+
+json_t *es_prove_proofs_json(const EsProveProofs *proofs) {
+    json_t *guides = json_object();
+    for (int guide = 0; guide < ES_N_PROVE_GUIDES && guides != NULL; guide++) {
+        json_t *groups = json_object();
+        if (guide == ES_PROVE_GUIDE_UNTRAINED && !proofs->has_untrained) {
+            json_decref(groups);
+            continue;
+        }
+        for (int group = 0; group < ES_N_PROVE_GROUPS; group++) {
+            char name[16];
+            es_prove_group_name(group, name);
+            if (group < 2 || proofs->tallies[guide][group].n_queries > 0) {
+                json_object_set_new(groups, name, tally_json(&proofs->tallies[guide][group]));
+            }
+        }
+        json_object_set_new(guides, es_prove_guide_name((EsProveGuide)guide), groups);
+    }
+    // a part that is lacking for want of memory shows in es_json_lacked_memory
+    return json_pack("{s:I, s:i, s:o}", "nodes", (json_int_t)proofs->n_nodes, "max_steps",
+                     proofs->max_steps, "by_steps", guides);
 }
 
 // --- the file ---

@@ -1,6 +1,7 @@
 // Rankings of a run of kind "prove": validations, and the comparison at the end. There the trained
-// policy, the untrained one and the symbolic baselines of the same depth rank the same queries
-// against the same corruptions, so that their ranks can be paired.
+// policy, the untrained one, the symbolic baselines of the same depth and searches without a policy
+// rank the same queries against the same corruptions, so that their ranks can be paired. A second
+// comparison counts the proofs that searches find, by depth.
 #ifndef ES_RUNS_PROVE_EVALUATE_H
 #define ES_RUNS_PROVE_EVALUATE_H
 
@@ -9,6 +10,7 @@
 #include "base/checksum.h"
 #include "proof/agent/proof_policy.h"
 #include "proof/ranking/ranking_scorers.h"
+#include "proof/search/proof_curve.h"
 #include "runs/prove/prove_settings.h"
 #include "runs/run.h"
 
@@ -35,7 +37,9 @@ EsStatus es_prove_rank(const EsProveRanker *ranker, const EsProofPolicy *policy,
     X(POLICY, policy)                                                                              \
     X(UNTRAINED, untrained)                                                                        \
     X(PROVED, proved)                                                                              \
-    X(SHORTEST, shortest)
+    X(SHORTEST, shortest)                                                                          \
+    X(UNIFORM, uniform)                                                                            \
+    X(BREADTH, breadth)
 
 typedef enum EsProveVariantKind {
 #define X(NAME, name) ES_PROVE_VARIANT_##NAME,
@@ -106,5 +110,58 @@ EsStatus es_prove_evaluation_load(const char *path, EsProveEvaluation *evaluatio
 // is warned of; one that is not there is not. Fails with MEMORY alone.
 EsStatus es_prove_evaluation_take(const char *path, const EsProveEvaluation *wanted,
                                   EsProveEvaluation *evaluation, int *is_taken);
+
+// --- proofs within a limit ---
+//
+// A search that proves more with as many expansions is worth its policy. Three searches of the same
+// queries stand beside the trained one: that of the weights it began with, one under equal
+// probabilities, and breadth first.
+
+// NAME, name
+#define ES_PROVE_GUIDES(X)                                                                         \
+    X(TRAINED, trained)                                                                            \
+    X(UNTRAINED, untrained)                                                                        \
+    X(UNIFORM, uniform)                                                                            \
+    X(BREADTH, breadth)
+
+typedef enum EsProveGuide {
+#define X(NAME, name) ES_PROVE_GUIDE_##NAME,
+    ES_PROVE_GUIDES(X)
+#undef X
+        ES_N_PROVE_GUIDES
+} EsProveGuide;
+
+const char *es_prove_guide_name(EsProveGuide guide);
+
+// groups of queries: all, those of three steps or more, then those of 2, 3, ... steps
+#define ES_PROVE_MOST_STEPS 10
+#define ES_N_PROVE_GROUPS   (2 + ES_PROVE_MOST_STEPS - 1)
+
+typedef struct EsProveProofs {
+    int64_t n_nodes; // expansions that each search may make
+    int32_t max_steps;
+    int has_untrained;
+    EsProofTally tallies[ES_N_PROVE_GUIDES][ES_N_PROVE_GROUPS];
+} EsProveProofs;
+
+// "all", "3 or more", "2", ...
+void es_prove_group_name(int group, char text[16]);
+
+// The searches to compare; all borrowed. Queries count whose shortest proof, found breadth first,
+// takes from two to max_steps steps; of more than n_most of these evenly spaced ones (0: all).
+typedef struct EsProveContest {
+    const EsKnowledgeGraph *graph;
+    EsProofSearchSettings settings; // of the trained search; the others have its limits
+    const EsProofPolicy *trained;
+    const EsProofPolicy *untrained; // NULL: left out
+    EsThreadPool *pool;             // its threads change no result
+    const EsAtom *queries;
+    int32_t n_queries, max_steps, n_most;
+} EsProveContest;
+
+EsStatus es_prove_proofs_count(const EsProveContest *contest, EsProveProofs *proofs);
+
+// The caller owns it; NULL without memory.
+json_t *es_prove_proofs_json(const EsProveProofs *proofs);
 
 #endif

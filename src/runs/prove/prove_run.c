@@ -42,6 +42,8 @@ struct EsProveRun {
     int has_last;
     EsProveEvaluation evaluation;
     int has_evaluation;
+    EsProveProofs proofs;
+    int has_proofs;
     EsRun *run; // borrowed, during a round
     EsEventTime time;
 };
@@ -104,11 +106,13 @@ static EsStatus create_parts(EsProveRun *prove) {
     ES_TRY(es_known_atoms_create(prove->graph, &prove->known));
     ES_TRY(es_prove_queries_create(prove->graph, ES_KG_SPLIT_VALID, settings->n_validated,
                                    &prove->valid));
-    if (settings->n_evaluated >= 0 && prove->graph->splits[ES_KG_SPLIT_TEST].count == 0) {
+    int is_compared = settings->n_evaluated >= 0 || settings->n_proofs >= 0;
+    if (is_compared && prove->graph->splits[ES_KG_SPLIT_TEST].count == 0) {
         return ES_FAIL(INPUT,
-                       "%s has no queries in the split test to compare on; "
-                       "--evaluate.queries=-1 trains without",
-                       es_prove_settings_data(settings));
+                       "%s has no queries in the split test to compare on; %s=-1 trains "
+                       "without",
+                       es_prove_settings_data(settings),
+                       settings->n_evaluated >= 0 ? "--evaluate.queries" : "--evaluate.proofs");
     }
     return ES_STATUS_OK;
 }
@@ -335,13 +339,18 @@ static EsStatus take_comparison(EsProveRun *prove, EsRun *run, int *is_taken) {
     return ES_STATUS_OK;
 }
 
+// The weights that the run began with.
+static EsStatus create_untrained(const EsProveRun *prove, EsProofPolicy **untrained) {
+    EsProofTrainingSettings training = es_prove_settings_training(prove->settings);
+    return es_proof_policy_create(prove->device, prove->graph, &training.policy, training.seed,
+                                  untrained);
+}
+
 static EsStatus compare(EsProveRun *prove, EsRun *run) {
     char path[ES_RUN_PATH_BYTES];
-    EsProofTrainingSettings training = es_prove_settings_training(prove->settings);
     EsProveRanker ranker = make_ranker(prove, was_asked_to_stop);
     EsProofPolicy *untrained = NULL;
-    ES_TRY(es_proof_policy_create(prove->device, prove->graph, &training.policy, training.seed,
-                                  &untrained));
+    ES_TRY(create_untrained(prove, &untrained));
     prove->evaluation.best_round = prove->best_round;
     prove->evaluation.best_mrr = prove->best_mrr;
     EsStatus status = es_prove_evaluate(&ranker, prove->best, untrained, run, &prove->evaluation);
@@ -352,10 +361,39 @@ static EsStatus compare(EsProveRun *prove, EsRun *run) {
     return es_prove_evaluation_save(&prove->evaluation, path);
 }
 
+// The searches of the policy's file, best weights or not in memory; quick enough to be made again
+// by every session that finishes.
+static EsStatus compare_searches(EsProveRun *prove, EsRun *run) {
+    char path[ES_RUN_PATH_BYTES];
+    const EsQuerySplit *test = &prove->graph->splits[ES_KG_SPLIT_TEST];
+    EsProofPolicy *trained = NULL, *untrained = NULL;
+    EsStatus status = ES_STATUS_OK;
+    if (prove->settings->n_proofs < 0) {
+        return ES_STATUS_OK;
+    }
+    es_run_folder_path(es_run_folder(run), POLICY_FILE, path);
+    ES_TRY_GOTO(create_untrained(prove, &untrained));
+    ES_TRY_GOTO(es_proof_policy_file_load(prove->device, prove->graph, path, &trained));
+    EsProveContest contest = {.graph = prove->graph,
+                              .settings = es_prove_settings_search(prove->settings),
+                              .trained = trained,
+                              .untrained = untrained,
+                              .pool = es_proof_training_pool(prove->training),
+                              .queries = test->atoms,
+                              .n_queries = test->count,
+                              .max_steps = prove->settings->search_depth,
+                              .n_most = prove->settings->n_proofs};
+    ES_TRY_GOTO(es_prove_proofs_count(&contest, &prove->proofs));
+    prove->has_proofs = 1;
+done:
+    es_proof_policy_destroy(trained);
+    es_proof_policy_destroy(untrained);
+    return status;
+}
+
 // The last weights count among the best; this is decided outside of any checkpoint, so that
 // a run that goes on to more rounds is the same as one that never stopped.
-static EsStatus finish(void *context, EsRun *run) {
-    EsProveRun *prove = context;
+static EsStatus finish_rankings(EsProveRun *prove, EsRun *run) {
     const EsProofPolicy *last = es_proof_training_policy(prove->training);
     const EsProveSettings *settings = prove->settings;
     int64_t round = es_proof_training_rounds_done(prove->training);
@@ -380,6 +418,11 @@ static EsStatus finish(void *context, EsRun *run) {
     }
     ES_TRY(save_policy(run, prove->best, POLICY_FILE, evaluation->policy_hash));
     return settings->n_evaluated >= 0 ? compare(prove, run) : ES_STATUS_OK;
+}
+
+static EsStatus finish(void *context, EsRun *run) {
+    ES_TRY(finish_rankings(context, run));
+    return compare_searches(context, run);
 }
 
 // --- state ---
@@ -462,6 +505,10 @@ int64_t es_prove_run_best(const EsProveRun *prove, double *mrr) {
 
 const EsProveEvaluation *es_prove_run_evaluation(const EsProveRun *prove) {
     return prove->has_evaluation ? &prove->evaluation : NULL;
+}
+
+const EsProveProofs *es_prove_run_proofs(const EsProveRun *prove) {
+    return prove->has_proofs ? &prove->proofs : NULL;
 }
 
 const EsProofRound *es_prove_run_last(const EsProveRun *prove) {

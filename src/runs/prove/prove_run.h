@@ -31,6 +31,9 @@ int64_t es_prove_run_best(const EsProveRun *prove, double *mrr);
 // The comparison at the end, made or taken; NULL when there was none.
 const EsProveEvaluation *es_prove_run_evaluation(const EsProveRun *prove);
 
+// Proofs of the best weights' searches; NULL when they were not counted.
+const EsProveProofs *es_prove_run_proofs(const EsProveRun *prove);
+
 // The report of the last round of this session; NULL without one.
 const EsProofRound *es_prove_run_last(const EsProveRun *prove);
 

@@ -60,7 +60,8 @@
     ES_CONFIG_CHOICE(EsProveSettings, field, section, key, start, words, help)
 
 static const EsConfigKey keys[] = {
-    ES_RUN_CONFIG_KEYS(EsProveSettings, run, "prove", "200"),
+    ES_RUN_CONFIG_KEYS_CALLED(EsProveSettings, run, "prove", "round", "200", 1,
+                              "total number of rounds", "cpu"),
     ES_CONFIG_TEXT(EsProveSettings, folder, "prove", "folder", "",
                    "folder with train.txt, rules.txt, valid.txt, test.txt (empty: generated)"),
     ES_CONFIG_TEXT(EsProveSettings, rules, "prove", "rules", "",
@@ -100,6 +101,8 @@ static const EsConfigKey keys[] = {
     ES_PROOF_POLICY_SETTINGS(POLICY_KEY) // ends in a comma
     CHOICE(embedder, "policy", "embedder", "transe", ES_PROOF_EMBEDDERS,
            "embedding of an atom: transe p + h - t, sum p - h - t"),
+    CHOICE(encoder, "policy", "encoder", "names", ES_PROOF_ENCODERS,
+           "what the policy knows of constants and predicates: their names, or what they do"),
     ES_PPO_SETTINGS(PPO_KEY)                 // likewise
     ES_PROOF_SCHEDULE_SETTINGS(SCHEDULE_KEY) // likewise
     INT(anneal_rounds, "ppo", "anneal_rounds", "0", 0, 1000000000,
@@ -130,6 +133,9 @@ static const EsConfigKey keys[] = {
         "queries of the split test to rank at the end; 0 = all, -1 = no comparison"),
     INT(n_evaluated_corruptions, "evaluate", "corruptions", "100", 0, 1000000000,
         "corruptions per test query and side, 0 = all"),
+    INT(n_proofs, "evaluate", "proofs", "-1", -1, 1000000000,
+        "queries of the split test, of two steps or more, whose proofs by [search] are counted by "
+        "depth; 0 = all, -1 = none"),
 };
 
 EsConfig es_prove_run_config(EsProveSettings *settings) {
@@ -233,6 +239,7 @@ EsProofTrainingSettings es_prove_settings_training(const EsProveSettings *settin
     made.n_steps = settings->n_steps;
     made.policy = settings->policy;
     made.policy.embedder = (EsProofEmbedder)settings->embedder;
+    made.policy.encoder = (EsProofEncoder)settings->encoder;
     made.ppo = settings->ppo;
     memcpy(made.ppo.head, defaults.head, sizeof made.ppo.head);
     made.ppo.auxiliary_clip = defaults.auxiliary_clip;

@@ -28,7 +28,7 @@ typedef struct EsProveSettings {
     int reward_type;
     // [policy]
     EsProofPolicySettings policy;
-    int embedder;
+    int embedder, encoder;
     // [ppo]
     EsPpoSettings ppo; // es_prove_settings_training fills fields without a key
     EsProofSchedule schedule;
@@ -44,6 +44,7 @@ typedef struct EsProveSettings {
     // [evaluate]
     int n_evaluated; // -1 = none
     int n_evaluated_corruptions;
+    int n_proofs; // -1 = none
 } EsProveSettings;
 
 // The declared keys over `settings`, which is filled with defaults.

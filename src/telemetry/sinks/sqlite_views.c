@@ -279,7 +279,7 @@ static const char proofs_select[] = "SELECT p.round, " TIME_OF(
 
 static const EsViewColumn rankings_columns[] = {
     {"round", "rounds that the policy had learned"},
-    {"arm", "what scored: policy, untrained, proved, shortest"},
+    {"arm", "what scored: policy, untrained, proved, shortest, uniform, breadth"},
     {"split", "valid or test"},
     {"n_queries", ""},
     {"mrr", "mean reciprocal rank, 0 to 1"},

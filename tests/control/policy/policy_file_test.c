@@ -288,7 +288,8 @@ TEST(forged_metadata) {
     } cases[] = {
         {"format", NULL, "not a policy"},
         {"format", "pickle", "not a policy"},
-        {"version", "2", "version 2"},
+        {"version", "2", "\"ranges\" is missing"},
+        {"version", "3", "version 3"},
         {"version", "1e9", "\"version\" is \"1e9\""},
         {"observation", NULL, "\"observation\""},
         {"network", NULL, "\"network\" is missing"},

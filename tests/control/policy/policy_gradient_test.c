@@ -94,6 +94,30 @@ TEST(contributions_train_the_shared_layers_when_asked_to) {
     destroy_case(&test);
 }
 
+// Slots as a set: one, and several.
+TEST(every_tensor_of_version_2) {
+    for (int n_slots = 1; n_slots <= 3; n_slots += 2) {
+        EsPolicySpec spec = small_spec(24, 0, 1);
+        spec.is_set = 1;
+        spec.n_slots = n_slots;
+        PolicyCase test = create_case(spec, 9, 8, 1, 4);
+        shake_parameters(&test, 0.2f);
+        run_step(&test, 0, 0.0f, 0.0f);
+        compare_all(&test, NULL, 12, NULL);
+        destroy_case(&test);
+    }
+}
+
+TEST(contributions_of_version_2_train_the_shared_layers_when_asked_to) {
+    EsPolicySpec spec = small_spec(16, 0, 0);
+    spec.is_set = 1;
+    PolicyCase test = create_case(spec, 5, 6, 1, 4);
+    shake_parameters(&test, 0.2f);
+    run_step(&test, 0, 0.0f, 0.0f);
+    compare_all(&test, NULL, 12, NULL);
+    destroy_case(&test);
+}
+
 // The factors that dropout.h documents, for the keys that policy_network.h does.
 static float *dropout_factors(const PolicyCase *test, uint64_t seed, uint32_t pass) {
     const EsRollout *rollout = test->rollout;
@@ -124,8 +148,8 @@ TEST(dropout_of_a_pass) {
     destroy_case(&test);
 }
 
-TEST(outputs_are_those_of_the_equations) {
-    PolicyCase test = create_case(small_spec(24, 0, 1), 11, 7, 1, 4);
+static void expect_outputs(EsPolicySpec spec) {
+    PolicyCase test = create_case(spec, 11, 7, 1, 4);
     shake_parameters(&test, 0.2f);
     EsOutputs outputs = run_forward(&test, 0);
     Reference r = create_reference(test.network, test.rollout);
@@ -143,6 +167,16 @@ TEST(outputs_are_those_of_the_equations) {
     }
     destroy_reference(&r);
     destroy_case(&test);
+}
+
+TEST(outputs_are_those_of_the_equations) { expect_outputs(small_spec(24, 0, 1)); }
+
+TEST(outputs_of_version_2_are_those_of_the_equations) {
+    EsPolicySpec spec = small_spec(24, 0, 1);
+    spec.is_set = 1;
+    for (spec.n_slots = 1; spec.n_slots <= 12; spec.n_slots += 4) {
+        expect_outputs(spec);
+    }
 }
 
 TEST(through_150_steps_with_resets) {

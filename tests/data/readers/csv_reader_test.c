@@ -230,6 +230,8 @@ TEST(tables_that_do_not_go_together_are_refused) {
     expect_tables_refused(train, "x,y,l\n1,2,c\n", "class \"c\" has no samples for training");
     write_text("tables/training.tsv", "1\t2\n");
     expect_tables_refused(train, train, "two tables for the same split, training.tsv");
+    remove(temp_path("tables/training.tsv"));
+    expect_tables_refused(NULL, train, "no train.csv");
 }
 
 TEST(tables_beside_folders_are_notes) {

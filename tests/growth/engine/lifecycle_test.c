@@ -116,9 +116,12 @@ static void expect_timing(EsGrowthSettings settings, int8_t tempo) {
 
 // Original: BLENDING is entered with alpha 0, and the seed trains a step without gradient.
 TEST(automatic_timing) {
+    EsGrowthSettings swift = DEFAULTS;
+    es_growth_settings_set_pace(&swift, ES_PACE_SWIFT);
     for (int8_t tempo = 0; tempo < 3; tempo++) {
         expect_timing(DEFAULTS, tempo);
         expect_timing(es_growth_settings_tiny(3, 10), tempo);
+        expect_timing(swift, tempo);
     }
     // in numbers, once: germinated in step 1, tempo 5
     LifecycleCase c = case_begin(automatic(DEFAULTS));

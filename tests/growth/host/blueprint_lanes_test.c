@@ -2,12 +2,13 @@
 // blending (one per environment), at both places of a slot, for 1 to 128 channels, odd maps and
 // single pixels, batches that leave lanes empty; training with all gradients, and evaluation.
 //
-// No bound holds for every graph. Where two pixels of a pooling window are equal but for rounding (a
-// ReLU has cut everything that both are computed from, or chance), or a ReLU's input is 0 but for
-// rounding, Winograd's tiles and the plain kernels decide otherwise, and the gradient takes the way
-// of another pixel: one graph in some hundreds, another one on another machine. A case that misses
-// the bound is therefore drawn again, with other weights and images of the same shape, and both new
-// draws must hold it; a test in which more than MAX_REDRAWN cases miss it fails.
+// No bound holds for every graph. Where two pixels of a pooling window are equal but for rounding
+// (a ReLU has cut everything that both are computed from, or chance), or a ReLU's input is 0 but
+// for rounding, Winograd's tiles and the plain kernels decide otherwise, and the gradient takes the
+// way of another pixel: one graph in some hundreds, another one on another machine. A case that
+// misses the bound is therefore drawn again, with other weights and images of the same shape, and
+// both new draws must hold it; a test in which more than MAX_REDRAWN cases miss it fails. Outputs
+// alone do not jump: evaluation has no such cases.
 #include "es_test.h"
 
 #include "base/random_rules.h"
@@ -21,7 +22,7 @@
 #define BOUND       3e-4 // as in lane_program_test.c
 #define ALL_THREADS 6    // more than environments: the groups of a host are shared out
 #define N_REDRAWS   2
-#define MAX_REDRAWN 4 // of 30 to 286 cases in a test
+#define MAX_REDRAWN 2 // of 30 to 286 cases of training in a test; of evaluation none
 
 typedef struct Draw {
     uint32_t seed, count;
@@ -219,10 +220,10 @@ static void compared_open(Compared *m) {
     }
 }
 
-static void compared_close(Compared *m) {
+static void compared_close(Compared *m, int max_redrawn) {
     printf("worst distance %.3g of the largest value; %d cases drawn again\n", m->worst,
            m->n_redrawn);
-    EXPECT(m->n_redrawn <= MAX_REDRAWN);
+    EXPECT(m->n_redrawn <= max_redrawn);
     free(m->plain.values);
     free(m->lanes.values);
     free(m->other.values);
@@ -234,7 +235,7 @@ static double measure_distance(const Outcome *plain, const Outcome *lanes) {
     for (int64_t i = 0; i < plain->n_values; i++) {
         largest = fmax(largest, fabs((double)plain->values[i]));
         distance = fmax(distance, fabs((double)plain->values[i] - (double)lanes->values[i]));
-        if (isnan(lanes->values[i])) {
+        if (isnan(plain->values[i]) || isnan(lanes->values[i])) {
             return INFINITY;
         }
     }
@@ -309,7 +310,7 @@ TEST(every_blueprint_at_every_width) {
             }
         }
     }
-    compared_close(&m);
+    compared_close(&m, MAX_REDRAWN);
 }
 
 // Those of dense hosts, most often on the single pixel of a row.
@@ -334,7 +335,7 @@ TEST(layers_at_every_width) {
             compare_case(&m, &c);
         }
     }
-    compared_close(&m);
+    compared_close(&m, MAX_REDRAWN);
 }
 
 static Case random_case(uint32_t seed, int is_training) {
@@ -362,7 +363,7 @@ TEST(slots_together) {
         Case c = random_case(seed, 1);
         compare_case(&m, &c);
     }
-    compared_close(&m);
+    compared_close(&m, MAX_REDRAWN);
 }
 
 TEST(evaluation) {
@@ -372,7 +373,7 @@ TEST(evaluation) {
         Case c = random_case(seed, 0);
         compare_case(&m, &c);
     }
-    compared_close(&m);
+    compared_close(&m, 0);
 }
 
 TEST(narrower_vectors) {
@@ -388,5 +389,5 @@ TEST(narrower_vectors) {
             expect_near(&m, &c, n_lanes);
         }
     }
-    compared_close(&m);
+    compared_close(&m, MAX_REDRAWN);
 }

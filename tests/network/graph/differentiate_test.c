@@ -188,6 +188,47 @@ static EsValueId build_sequence(Trial *t, EsValueId x) {
     return es_graph_reshape(t->graph, x, 2, (int64_t[]){n_steps * n_rows, 4});
 }
 
+// Sets of three members: broadcast, weighed, averaged; the maximum is of equal ones, where it has
+// no kink.
+static EsValueId build_sets(Trial *t, EsValueId x) {
+    EsGraph *g = t->graph;
+    EsValueId weights = es_graph_input(g, "weights", ES_DTYPE_F32, 2, (int64_t[]){N_ROWS, 3});
+    EsValueId y = es_graph_activation(g, ES_ACTIVATION_TANH, es_graph_linear(g, "first", x, 4));
+    EsValueId sets = es_graph_set_broadcast(g, y, 3);
+    EsValueId members = es_graph_reshape(g, sets, 2, (int64_t[]){N_ROWS, 12});
+    members = es_graph_linear(g, "members", members, 12);
+    members = es_graph_reshape(g, es_graph_activation(g, ES_ACTIVATION_TANH, members), 3,
+                               (int64_t[]){N_ROWS, 3, 4});
+    return es_graph_concat(g, 3,
+                           (EsValueId[]){es_graph_set_sum(g, members, weights, 1.0f),
+                                         es_graph_set_sum(g, members, ES_NO_VALUE, 1.0f / 3),
+                                         es_graph_set_max(g, sets)});
+}
+
+TEST(sets_of_rows) {
+    check_gradients(build_sets, ES_COMPILE_OFF, 2, (int64_t[]){N_ROWS, 4});
+    check_gradients(build_sets, ES_COMPILE_DEFAULT, 2, (int64_t[]){N_ROWS, 4});
+}
+
+TEST(sets_check_their_shapes) {
+    EsGraph *graph = NULL;
+    REQUIRE_OK(es_graph_create(1, &graph));
+    EsValueId x = es_graph_input(graph, "x", ES_DTYPE_F32, 3, (int64_t[]){2, 3, 4});
+    EsValueId w = es_graph_input(graph, "w", ES_DTYPE_F32, 2, (int64_t[]){2, 4});
+    EXPECT_EQ(es_graph_set_sum(graph, x, w, 1.0f), ES_NO_VALUE);
+    EXPECT_STATUS(es_graph_status(graph), ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "set_sum");
+    es_graph_destroy(graph);
+    REQUIRE_OK(es_graph_create(1, &graph));
+    x = es_graph_input(graph, "x", ES_DTYPE_F32, 2, (int64_t[]){2, 3});
+    EsValueId learned = es_graph_linear(graph, "first", x, 3);
+    EsValueId sets = es_graph_set_broadcast(graph, learned, 3);
+    EXPECT_EQ(es_graph_set_sum(graph, sets, learned, 1.0f), ES_NO_VALUE);
+    EXPECT_STATUS(es_graph_status(graph), UNSUPPORTED);
+    EXPECT_CONTAINS(es_status_detail(), "depend on a parameter");
+    es_graph_destroy(graph);
+}
+
 TEST(two_lstm_layers) {
     check_gradients(build_sequence, ES_COMPILE_OFF, 2, (int64_t[]){12, 3});
     check_gradients(build_sequence, ES_COMPILE_DEFAULT, 2, (int64_t[]){12, 3});

@@ -127,10 +127,12 @@ done
 expect_code "checkpoints beyond the limit of file sizes" $? 1
 expect_part "checkpoints beyond the limit" "$(cat "$folder/err")" "round 2 could not be saved"
 expect_part "checkpoints beyond the limit" "$(cat "$folder/err")" "File too large"
-# room for checkpoints, none for a long file of events
+# room for checkpoints, none for a long file of events; rounds of a few rows, because there are many
+awk -v OFS=, 'BEGIN { for (i = 0; i < 40; i++) print i % 7, i % 5, "class" i % 2 }' > "$folder/table.csv"
+rows=(hosts --task dense --data "$folder/table.csv" --envs 2 --rounds 200 --threads 1)
 (
     ulimit -f 60
-    exec "$esper" "${hosts[@]}" --rounds 200 --out "$folder/long" --telemetry.sqlite=off --telemetry.jsonl=on --telemetry.level=debug \
+    exec "$esper" "${rows[@]}" --out "$folder/long" --telemetry.sqlite=off --telemetry.jsonl=on --telemetry.level=debug \
         --quiet > "$folder/out" 2> "$folder/err"
 )
 expect_code "events beyond the limit of file sizes" $? 3
@@ -138,7 +140,7 @@ expect_part "events beyond the limit" "$(cat "$folder/err")" "jsonl lost"
 [[ -e $folder/long/checkpoints/200/DONE ]] || fail "a file of events without room stopped the run"
 (
     ulimit -f 500
-    exec "$esper" "${hosts[@]}" --rounds 200 --out "$folder/long-database" --telemetry.tensorboard=off --telemetry.level=debug \
+    exec "$esper" "${rows[@]}" --out "$folder/long-database" --telemetry.tensorboard=off --telemetry.level=debug \
         --quiet > "$folder/out" 2> "$folder/err"
 )
 expect_code "a database beyond the limit of file sizes" $? 3

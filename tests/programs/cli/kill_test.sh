@@ -20,7 +20,7 @@ case $command in
     grow) # a policy learns, and is compared at the end
         rounds=6
         settings+=(--task tiny --envs 4 --episode-steps 6 --step-batches 2 --validation-images 200 --policy ppo --hidden 16
-            --eval 8 --evaluate.against=wait,random,wider,scratch)
+            --eval 8 "--evaluate.against=wait,random,wider,scratch")
         results=(policy.safetensors evaluation.json)
         ;;
     fit) # candidates grow, some are dropped, and the best network is kept

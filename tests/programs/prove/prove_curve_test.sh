@@ -30,6 +30,10 @@ run 0 prove train --generated 60 --envs 16 --steps 8 --policy.embed=8 --policy.h
 arguments=(prove curve --generated 60 --min-depth 2 --max-depth 3 --policy run/policy.safetensors --policy-seed 5)
 run 0 "${arguments[@]}"
 expect_part "arms" "$out" "trained  untrained    uniform    breadth   ratio"
+expect_part "ratio" "$out" "ratio: the better of uniform and breadth over trained"
+# the line of all proofs: the ratio is that of the last two columns' lesser over the first
+read -r _ _ _ trained _ uniform breadth ratio < <(grep '100 %' <<< "$out" | tail -n 1)
+expect_text "ratio" "$ratio" "$(awk -v t="$trained" -v u="$uniform" -v b="$breadth" 'BEGIN { printf "%.2f", (u < b ? u : b) / t }')"
 run 0 "${arguments[@]}" --threads 1 --json
 one=${out/\"seconds\"*/}
 for key in trained untrained uniform breadth limits spent expanded shares; do
@@ -51,7 +55,8 @@ expect_part "no policy" "$err" "--value-weight needs --policy"
 run 0 prove train --generated 60 --envs 16 --steps 8 --policy.embed=8 --policy.hidden=16 --policy.layers=1 --rounds 1 --rate 0 \
     --validate.every=0 --eval -1 --seed 5 --quiet --out still
 run 0 prove curve --generated 60 --min-depth 2 --max-depth 3 --policy still/policy.safetensors --policy-seed 5
-expect_part "the same weights" "$(grep '100 %' <<< "$out" | head -1)" "1.00"
+read -r _ _ _ trained untrained _ < <(grep '100 %' <<< "$out" | head -1)
+expect_text "the same weights" "$untrained" "$trained"
 
 # --- what is refused ---
 run 2 prove curve --data kg --split valid
@@ -72,4 +77,15 @@ run 0 prove curve --generated 60 --split valid --selection leftmost --min-depth 
 expect_part "curve" "$out" "queries of the split valid that take 2 to 2 steps, best first, leftmost goals"
 run 2 prove curve --generated 70 --policy run/policy.safetensors
 expect_part "another graph" "$err" "was trained on another graph"
+expect_part "another graph" "$err" "[policy] encoder = structure trains one for any graph"
+run 2 prove curve --data kg --min-depth 1 --policy run/policy.safetensors
+expect_part "another graph of files" "$err" "[policy] encoder = structure trains one for any graph"
+
+# --- a policy by structure acts on other graphs, with the same predicates and with others ---
+run 0 prove train --generated 60 --envs 16 --steps 8 --policy.embed=8 --policy.hidden=16 --policy.layers=1 --rounds 2 \
+    --policy.encoder=structure --validate.every=0 --eval -1 --seed 5 --quiet --out any
+run 0 prove curve --generated 70 --graph-seed 4 --min-depth 2 --policy any/policy.safetensors --json
+expect_part "another village" "$out" '"trained": '
+run 0 prove curve --data kg --min-depth 1 --policy any/policy.safetensors
+expect_part "another graph" "$out" " 100 %        1          2          2"
 finish

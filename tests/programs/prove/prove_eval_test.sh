@@ -78,6 +78,45 @@ expect_part "weight" "$out" '"value_weight": 2.0'
 run 2 prove eval --generated 60 --search best_first --value-weight 2
 expect_part "no policy" "$err" "--value-weight needs --policy"
 
+# --- confidences of rules, with thresholds from validation ---
+confident=(prove eval --generated 200 --queries 40 --spaced --corruptions 20 --score confidence --choice-queries 30)
+run 0 "${confident[@]}" --threads 1
+expect_part "confidences" "$out" "generated: 40 queries of the split test against 20 corruptions a side, score confidence of rules"
+expect_part "mined" "$out" "rules of 1, 2, 3 steps and"
+expect_part "thresholds" "$out" "of them count: "
+expect_part "choice" "$out" "settings on 30 validation queries in"
+run 0 "${confident[@]}" --threads 1 --json
+first=$(grep -v 'seconds"' <<< "$out")
+for part in '"score": "confidence"' '"aggregate": "' '"min_support": ' '"chosen_on": 30' '"mrr_chosen": '; do
+    expect_part "JSON of confidences" "$first" "$part"
+done
+run 0 "${confident[@]}" --threads 3 --json
+expect_text "confidences on three threads" "$(grep -v 'seconds"' <<< "$out")" "$first"
+for name in max noisy_or; do
+    run 0 "${confident[@]}" --aggregate $name --json
+    expect_part "$name" "$out" "\"aggregate\": \"$name\""
+done
+run 0 "${confident[@]}" --rule-steps 1 --no-constants --json
+expect_part "short rules" "$(tr -d ' \n' <<< "$out")" '"mined_by_steps":[0,'
+run 0 prove embed --generated 200 --epochs 2 --dimensions 8 --quiet --out model.safetensors
+run 0 "${confident[@]}" --embedding model.safetensors --fit --json
+expect_part "fused with confidences" "$out" '"mrr_after": '
+# a graph without rules has confidences, too; here p(x,y) <- q(y,x) holds of both facts of p
+mkdir bare
+printf 'q(a,b).\nq(c,d).\nq(e,f).\np(b,a).\np(d,c).\n' > bare/train.txt
+printf 'p(f,e).\n' > bare/test.txt
+run 0 prove eval --data bare --score confidence --corruptions 0
+expect_part "no validation queries" "$err" "note: the graph has no validation queries; confidences count by default thresholds"
+expect_part "the query's rule fires" "$out" "all                                1   1.000"
+run 2 prove eval --generated 60 --score confidence --split valid
+expect_part "chosen on what is ranked" "$err" "--score confidence chooses its thresholds on the validation queries"
+run 2 prove eval --generated 60 --score confidence --search best_first
+expect_part "no search" "$err" "it goes with neither --search nor --policy"
+run 2 prove eval --generated 60 --score confidence --aggregate mean
+expect_part "aggregation" "$err" '--aggregate is "mean", not one of auto, max, noisy_or'
+run 0 prove eval --generated 60 --queries 2 --aggregate max
+expect_part "no effect" "$err" "--aggregate has no effect without --score confidence"
+
 # --- limits are told ---
 run 0 prove eval --generated 200 --queries 5 --search best_first --nodes 1
 expect_part "budget" "$err" "met a limit without a proof and count as unproved"

@@ -104,12 +104,46 @@ cmp again.pl read.pl || fail "the file through a pipe differs"
 run 0 prove mine --generated 200 --limit 3 --out /dev/stdout
 expect_text "rules on stdout" "$out" "$(cat one.txt)"
 
+# --- paths of three steps, the same on any number of threads, and read back ---
+mkdir great
+for ((i = 0; i < 14; i++)); do printf 'parent(a%d,b%d).\nparent(b%d,c%d).\nparent(c%d,d%d).\ngreat(a%d,d%d).\n' $i $i $i $i $i $i $i $i; done > great/train.txt
+long=(prove mine --data great --max-body 3 --held-out 0)
+run 0 "${long[@]}" --threads 1 --out long.txt
+expect_part "a path of three" "$out" "     14       1.000  1.000       0   0.000  parent(x,z), parent(z,u), parent(u,y) -> great(x,y)"
+run 0 "${long[@]}" --threads 3 --out long3.txt
+cmp long.txt long3.txt || fail "the rules depend on the threads"
+sed -i '$d' great/train.txt
+run 0 prove query "great(a13,X)" --data great --rules "$folder/long.txt"
+expect_part "mined rules prove" "$out" "great(a13,d13)"
+
+# --- rules with constants: all of rome speak latin, and one more does ---
+mkdir towns
+for ((i = 0; i < 11; i++)); do printf 'lives(p%d,rome).\nspeaks(p%d,latin).\n' $i $i; done > towns/train.txt
+printf 'speaks(q,latin).\nlives(q,oslo).\n' >> towns/train.txt
+run 0 prove mine --data towns --constants
+expect_part "constants" "$out" '     11       1.000  lives(x,"rome") -> speaks(x,"latin")'
+expect_part "any constant" "$out" '     12       1.000  lives(x,z) -> speaks(x,"latin")'
+expect_part "the other way round" "$out" '     11       0.917  speaks(x,"latin") -> lives(x,"rome")'
+run 0 prove mine --data towns --constants --json
+expect_part "constants as JSON" "$out" '"rule": "lives(x,\"rome\") -> speaks(x,\"latin\")"'
+
+# --- Ctrl-C keeps nothing ---
+"$esper" prove mine --generated 30000 --max-body 3 --threads 1 --out stopped.txt > /dev/null 2> stopped.err &
+pid=$!
+sleep 1.5
+kill -INT "$pid"
+wait "$pid"
+code=$?
+[[ $code == 130 ]] || fail "stopped mining: exit code $code, expected 130; $(cat stopped.err)"
+expect_part "stopped" "$(cat stopped.err)" "no rules are kept"
+[[ -z $(compgen -G "stopped.txt*") ]] || fail "stopped mining left $(compgen -G "stopped.txt*")"
+
 run 2 prove export --data family.pl
 expect_part "where to" "$err" "--out FILE is missing"
 
 # --- what is refused ---
 run 2 prove mine --data kg --min-confidence 2
-run 2 prove mine --data kg --max-body 3
+run 2 prove mine --data kg --max-body 4
 run 2 prove mine --data nowhere
 printf 'a\tpart of\tb\nb\tpart of\tc\na\tpart of\tc\n' > kg/train.txt
 run 0 prove mine --data kg --min-support 1 --held-out 0 --min-confidence 0.1 --out x.txt

@@ -103,7 +103,10 @@ for part in '"count": 2' '"complete": true' '"method": "closure"' '"atom": "gran
     '"rule": "parent(x,z), parent(z,y) -> grand(x,y)"' '"fact": true' '"steps": 2'; do
     expect_part "JSON" "$out" "$part"
 done
+run 0 prove query "cousin(X,Y)" --limit 1
+expect_text "the graph asked" "$err" "note: without --data the question is asked of the generated village (1000 people, --graph-seed 1)"
 run 0 prove query "cousin(X,Y)" --generated 60 --limit 2
+expect_text "the graph is named" "$err" ""
 expect_part "generated" "$out" "answers"
 first=$out
 run 0 prove query "cousin(X,Y)" --generated 60 --limit 2 --threads 3

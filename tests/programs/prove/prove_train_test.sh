@@ -36,7 +36,7 @@ expect_text "rounds with a reward" "$(ask a "select count(*) from rounds where r
 expect_text "updates" "$(ask a "select count(*) || ' ' || sum(n_epochs > 0) || ' ' || sum(is_skipped) from event_update_completed")" "5 5 0"
 # rounds 2 and 4, and the last weights once more at the end
 expect_text "validations" "$(ask a "select group_concat(round, ' ') from rankings where split = 'valid'")" "2 4 5"
-expect_text "comparison" "$(ask a "select group_concat(arm, ' ') from rankings where split = 'test' and round = 6")" "policy untrained proved shortest"
+expect_text "comparison" "$(ask a "select group_concat(arm, ' ') from rankings where split = 'test' and round = 6")" "policy untrained proved shortest uniform breadth"
 expect_text "steps" "$(ask a "select sum(n_steps) from throughput")" 640
 [[ $(ask a "select count(*) from episodes where query like '%(%,%)' and n_steps > 0 and env < 4") -ge 5 ]] || fail "no sample of episodes"
 expect_text "episodes that are not paid by how they end" "$(ask a "select count(*) from episodes where reward != case when label = is_proved then 1 else -1 end")" 0
@@ -69,7 +69,7 @@ expect_text "states of a resumed run" "$(ask c "$states")" "$(ask a "$states")"
 # --- a finished run tells what it has, and ranks nothing again ---
 cp -r a told
 times="select group_concat(seconds, ' ') from (select seconds from rankings where split = 'test' and round = 6 and seconds > 0 order by arm)"
-expect_text "times of the comparison" "$(ask a "$times" | wc -w)" 4
+expect_text "times of the comparison" "$(ask a "$times" | wc -w)" 6
 run 0 prove train --resume told --quiet --json
 expect_text "times of a finished run" "$(ask told "$times")" "$(ask a "$times")"
 expect_part "JSON of a finished run" "$out" '"best_round": '
@@ -81,12 +81,12 @@ cp told/evaluation.json spoilt.json
 touch -d '2001-01-01' told/evaluation.json told/policy.safetensors
 run 0 prove train --resume told --quiet --json
 expect_text "JSON of a finished run, resumed again" "$(grep -v expanded <<< "$out")" "$(grep -v expanded <<< "$first")"
-expect_text "arms that are not ranked again" "$(grep -c '"expanded": 987654' <<< "$out")" 4
+expect_text "arms that are not ranked again" "$(grep -c '"expanded": 987654' <<< "$out")" 6
 for file in evaluation.json policy.safetensors; do
     expect_text "time of $file" "$(stat -c %Y told/$file)" "$(date -d 2001-01-01 +%s)"
 done
 cmp -s told/last.safetensors a/last.safetensors || fail "a finished run has other last weights"
-expect_text "its comparison" "$(ask told "select group_concat(arm, ' ') from rankings where split = 'test' and round = 6")" "policy untrained proved shortest"
+expect_text "its comparison" "$(ask told "select group_concat(arm, ' ') from rankings where split = 'test' and round = 6")" "policy untrained proved shortest uniform breadth"
 expect_text "its validations" "$(ask told "select group_concat(round, ' ') from rankings where split = 'valid'")" "2 4 5"
 run 0 prove train --resume told --quiet
 expect_part "table of a finished run" "$out" "untrained policy"
@@ -168,7 +168,7 @@ for file in last.safetensors policy.safetensors evaluation.json; do
     expect_text "temporaries after rename $n" "$(find "killed-$n" -name '*.tmp' -printf '%f\n' | sort | tr '\n' ' ')" \
         "$(printf '%s\n' "$file.bak.1-0.tmp" "$file.tmp" mine.1-0.tmp mine.2-0.tmp | sort | tr '\n' ' ')"
     expect_text "rankings after rename $n" "$(ask "killed-$n" "select group_concat(k, ' ') from (select round || split || count(*) as k
-        from rankings group by round, arm, split order by round, arm)")" "2valid1 3valid1 4test1 4test1 4test1 4test1"
+        from rankings group by round, arm, split order by round, arm)")" "2valid1 3valid1 4test1 4test1 4test1 4test1 4test1 4test1"
     expect_text "metrics after rename $n" "$(ask "killed-$n" "select count(*) - count(distinct round || name) from metrics")" 0
 done
 
@@ -214,10 +214,30 @@ expect_part "changed graph" "$err" "the knowledge graph is not the one this run 
 run 0 prove train --config "$root/configs/prove_generated.ini" --dry-run
 expect_part "dry run" "$out" "# policy"
 expect_part "dry run" "$out" "# time"
-for preset in umls umls_search family; do
+for preset in ranking umls umls_search family; do
     run 0 prove train --config "$root/configs/prove_$preset.ini" --generated 60 --envs 2 --dry-run
     expect_part "$preset" "$out" "# queries"
 done
+
+# --- proofs alone: the same bits for any threads and after a resume, and proofs by depth at the end ---
+alone=(--config "$root/configs/prove_generated.ini" --generated 60 --envs 16 --ppo.anneal_rounds=6 --quiet)
+run 0 prove train "${alone[@]}" --rounds 6 --threads 1 --json --out alone
+proofs=$(sed -n '/"proofs"/,$p' <<< "$out")
+for part in '"trained": ' '"untrained": ' '"uniform": ' '"breadth": ' '"3 or more": ' '"2": ' '"low": ' '"nodes": 20'; do
+    expect_part "JSON of proofs" "$proofs" "$part"
+done
+run 0 prove train "${alone[@]}" --rounds 2 --threads 2 --out parts
+run 0 prove train --resume parts --rounds 6 --threads 2 --quiet --json
+expect_text "proofs of a resumed run" "$(sed -n '/"proofs"/,$p' <<< "$out")" "$proofs"
+cmp alone/policy.safetensors parts/policy.safetensors || fail "proofs alone: another policy after a resume"
+run 0 prove train --resume parts --quiet
+expect_part "table of proofs" "$out" "proofs within 20 expansions of a query, by the steps of its shortest proof (95 %)"
+expect_part "table of proofs" "$out" "3 or more"
+run 0 prove eval --generated 80 --graph-seed 9 --policy alone/policy.safetensors --search best_first --nodes 20 --queries 30 \
+    --corruptions 2 --json
+expect_part "proofs in eval" "$out" '"by_steps": '
+run 0 prove eval --generated 80 --graph-seed 9 --queries 5 --corruptions 2 --json
+expect_part "no policy, no proofs" "$out" '"proofs": null'
 
 # --- mistakes ---
 run 2 prove train --data nowhere
@@ -236,6 +256,10 @@ printf '[grow]\nenvs = 4\n' > other.ini
 run 2 prove train --config other.ini
 expect_part "section" "$err" "grow"
 run 2 prove train --config a/policy.safetensors
+run 0 prove train --help
+help=$(grep -e '--device' <<< "$out")
+expect_part "devices offered" "$help" "cpu"
+[[ $help != *cuda* ]] || fail "--help offers a device that is refused: $help"
 run 2 prove train --device cuda --rounds 1
 expect_part "device" "$err" "proofs are trained on the cpu"
 run 2 prove train --resume a --ppo.rate=0.5 --quiet

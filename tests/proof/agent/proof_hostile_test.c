@@ -343,6 +343,48 @@ TEST(crafted_policies_are_refused) {
     destroy_case(&test);
 }
 
+TEST(crafted_policies_by_structure_are_refused) {
+    EsProofPolicySettings settings = small_settings(8, 8, 1), by_names = settings;
+    settings.encoder = ES_PROOF_ENCODER_STRUCTURE;
+    PolicyCase test = make_case(&settings, 40, 1), other = make_case(&by_names, 40, 1);
+    const char *good = temp_path("policy.safetensors"), *bad = temp_path("crafted.safetensors");
+    REQUIRE_OK(es_proof_policy_file_save(test.policy, good));
+    craft_metadata(good, bad, "features", "2");
+    expect_policy_refused(&test, bad, "features of version 2, this program has version 1");
+    static const char *const values[] = {"-1", "1e30", "nan", "", "x", "1.5"};
+    for (size_t v = 0; v < ES_COUNT_OF(values); v++) {
+        craft_metadata(good, bad, "features", values[v]);
+        expect_policy_refused(&test, bad, "features");
+        craft_metadata(good, bad, "encoder", values[v]);
+        expect_policy_refused(&test, bad, "encoder");
+        craft_metadata(good, bad, "embed", values[v]);
+        expect_policy_refused(&test, bad, "embed");
+    }
+    craft_metadata(good, bad, "features", NULL);
+    expect_policy_refused(&test, bad, "features");
+    craft_metadata(good, bad, "encoder", NULL);
+    expect_policy_refused(&test, bad, "encoder");
+    craft_metadata(good, bad, "encoder", "names");
+    expect_policy_refused(&test, bad, "must be \"structure\"");
+    // the other format: weights of names are not there, nor are sizes those of names
+    craft_metadata(good, bad, "format", "esper proof policy 1");
+    expect_policy_refused(&test, bad, "hidden 8 and embed 8 are not its sizes");
+    craft_metadata(good, bad, "format", "esper proof policy 3");
+    expect_policy_refused(&test, bad, "not a proof policy");
+    // neither embed nor hidden may ask for more than the file has
+    craft_metadata(good, bad, "embed", "4096");
+    expect_policy_refused(&test, bad, "hidden 8 and embed 4096 are not its sizes");
+    craft_metadata(good, bad, "hidden", "4096");
+    expect_policy_refused(&test, bad, "hidden 4096 and embed 8 are not its sizes");
+    craft_number(good, bad, "body0.weight", 3, &(float){NAN}, 4);
+    expect_policy_refused(&test, bad, "body0.weight[3] is nan, must be finite");
+    // a policy of the one kind is not reloaded by one of the other
+    EXPECT_STATUS(es_proof_policy_file_reload(other.policy, good), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "different encoders");
+    destroy_case(&test);
+    destroy_case(&other);
+}
+
 // A policy of the run's own settings is taken, another one is not: its weights have other places.
 TEST(weights_of_other_settings_are_refused) {
     EsProofPolicySettings small = small_settings(8, 8, 1), large = small_settings(8, 24, 1);
@@ -380,8 +422,9 @@ TEST(the_hash_of_the_tensors_is_checked) {
     destroy_case(&test);
 }
 
-TEST(changed_policies_are_refused_or_loaded) {
+static void mutate_policies(EsProofEncoder encoder) {
     EsProofPolicySettings settings = small_settings(8, 8, 1);
+    settings.encoder = encoder;
     PolicyCase test = make_case(&settings, 40, 1);
     const char *good = temp_path("policy.safetensors"), *bad = temp_path("crafted.safetensors");
     REQUIRE_OK(es_proof_policy_file_save(test.policy, good));
@@ -400,6 +443,11 @@ TEST(changed_policies_are_refused_or_loaded) {
     EXPECT(n_refused > n_all / 4 && n_refused < n_all);
     es_release(file.bytes);
     destroy_case(&test);
+}
+
+TEST(changed_policies_are_refused_or_loaded) {
+    mutate_policies(ES_PROOF_ENCODER_NAMES);
+    mutate_policies(ES_PROOF_ENCODER_STRUCTURE);
 }
 
 // --- embedding models ---

@@ -72,6 +72,15 @@ TEST(agrees_with_the_reference) {
     compare_with_reference(settings, ES_GOAL_CONSTRAINED, 4);
 }
 
+TEST(agrees_with_the_reference_by_structure) {
+    EsProofPolicySettings settings = small_settings(5, 24, 2);
+    settings.encoder = ES_PROOF_ENCODER_STRUCTURE;
+    compare_with_reference(settings, ES_GOAL_CONSTRAINED, 4);
+    settings.hidden = 130; // wider than the features
+    settings.separate_value = 1;
+    compare_with_reference(settings, ES_GOAL_LEFTMOST, 4);
+}
+
 TEST(agrees_with_the_reference_at_full_size) {
     EsProofPolicySettings settings = small_settings(250, 512, 8);
     settings.separate_value = 1;
@@ -81,8 +90,9 @@ TEST(agrees_with_the_reference_at_full_size) {
 // --- bits ---
 
 // A state alone, in a crowd, after others: always the same.
-TEST(rows_do_not_depend_on_their_neighbours) {
+static void compare_with_neighbours(EsProofEncoder encoder) {
     EsProofPolicySettings settings = small_settings(23, 45, 2);
+    settings.encoder = encoder;
     PolicyCase test = make_case(&settings, 60, 1);
     Episodes *episodes = episodes_create(test.graph, N_ENVS, ES_GOAL_CONSTRAINED, 1);
     EsProofPolicyScorer *crowd = make_scorer(test.policy, NULL, 1 << 16);
@@ -109,9 +119,15 @@ TEST(rows_do_not_depend_on_their_neighbours) {
     destroy_case(&test);
 }
 
-TEST(threads_and_forgetting_change_nothing) {
+TEST(rows_do_not_depend_on_their_neighbours) {
+    compare_with_neighbours(ES_PROOF_ENCODER_NAMES);
+    compare_with_neighbours(ES_PROOF_ENCODER_STRUCTURE);
+}
+
+static void compare_threads(EsProofEncoder encoder) {
     EsProofPolicySettings settings = small_settings(24, 40, 2);
     settings.separate_value = 1;
+    settings.encoder = encoder;
     PolicyCase test = make_case(&settings, 60, 1);
     Episodes *episodes = episodes_create(test.graph, N_ENVS, ES_GOAL_CONSTRAINED, 2);
     EsThreadPool *pools[3] = {NULL};
@@ -139,6 +155,11 @@ TEST(threads_and_forgetting_change_nothing) {
     }
     episodes_destroy(episodes);
     destroy_case(&test);
+}
+
+TEST(threads_and_forgetting_change_nothing) {
+    compare_threads(ES_PROOF_ENCODER_NAMES);
+    compare_threads(ES_PROOF_ENCODER_STRUCTURE);
 }
 
 TEST(equal_states_are_encoded_once) {

@@ -170,6 +170,14 @@ TEST(gradients_without_lengths) {
     check_gradients(&settings);
 }
 
+TEST(gradients_by_structure) {
+    EsProofPolicySettings settings = small_settings(3, 7, 1);
+    settings.encoder = ES_PROOF_ENCODER_STRUCTURE;
+    check_gradients(&settings);
+    settings.separate_value = 1;
+    check_gradients(&settings);
+}
+
 // --- acting and learning agree ---
 
 TEST(the_first_pass_finds_what_acting_saw) {
@@ -246,7 +254,7 @@ static float *train(const EsProofPolicySettings *settings, int n_threads, const 
     const EsTensor *parameters = &test.policy.policy->store->parameters;
     float *weights = malloc(es_tensor_bytes(parameters));
     memcpy(weights, parameters->data, es_tensor_bytes(parameters));
-    for (int e = 0; e < settings->embed; e++) {
+    for (int e = 0; e < settings->embed && settings->encoder == ES_PROOF_ENCODER_NAMES; e++) {
         EXPECT(weights[test.policy.policy->constants + e] == 0);
         EXPECT(weights[test.policy.policy->predicates + e] == 0);
     }
@@ -255,9 +263,10 @@ static float *train(const EsProofPolicySettings *settings, int n_threads, const 
     return weights;
 }
 
-TEST(threads_and_pauses_change_nothing) {
+static void compare_training(EsProofEncoder encoder) {
     EsProofPolicySettings settings = small_settings(20, 24, 2);
     settings.separate_value = 1;
+    settings.encoder = encoder;
     const char *path = temp_path("training.safetensors");
     PolicyCase fresh = make_case(&settings, 30, 1);
     size_t bytes = es_tensor_bytes(&fresh.policy->store->parameters);
@@ -277,6 +286,11 @@ TEST(threads_and_pauses_change_nothing) {
     free(three);
     free(paused);
     destroy_case(&fresh);
+}
+
+TEST(threads_and_pauses_change_nothing) {
+    compare_training(ES_PROOF_ENCODER_NAMES);
+    compare_training(ES_PROOF_ENCODER_STRUCTURE);
 }
 
 TEST(rows_that_are_not_those_of_the_rollout_are_refused) {

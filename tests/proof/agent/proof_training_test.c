@@ -78,8 +78,18 @@ static void expect_same(const Saved *a, const Saved *b) {
     EXPECT(is_same_file(a->state, b->state));
 }
 
-TEST(threads_change_no_bit) {
+// Training on proofs alone, by structure.
+static EsProofTrainingSettings small_search_training(void) {
     EsProofTrainingSettings settings = small_training();
+    settings.policy.encoder = ES_PROOF_ENCODER_STRUCTURE;
+    settings.env.n_negatives = 0;
+    settings.env.has_end = 0;
+    settings.env.reward_type = 0;
+    settings.env.max_depth = 6;
+    return settings;
+}
+
+static void compare_threads(EsProofTrainingSettings settings) {
     TrainingCase one = make_training(&settings, 60, 1), two = make_training(&settings, 60, 2);
     train(&one, 4);
     train(&two, 4);
@@ -92,8 +102,12 @@ TEST(threads_change_no_bit) {
     destroy_training(&two);
 }
 
-TEST(a_checkpoint_goes_on_with_the_same_bits) {
-    EsProofTrainingSettings settings = small_training();
+TEST(threads_change_no_bit) {
+    compare_threads(small_training());
+    compare_threads(small_search_training());
+}
+
+static void compare_with_resumed(EsProofTrainingSettings settings) {
     TrainingCase whole = make_training(&settings, 60, 1), first = make_training(&settings, 60, 1);
     train(&whole, 6);
     train(&first, 2);
@@ -108,6 +122,11 @@ TEST(a_checkpoint_goes_on_with_the_same_bits) {
     expect_same(&a, &b);
     destroy_training(&whole);
     destroy_training(&second);
+}
+
+TEST(a_checkpoint_goes_on_with_the_same_bits) {
+    compare_with_resumed(small_training());
+    compare_with_resumed(small_search_training());
 }
 
 TEST(other_files_are_refused) {

@@ -2,6 +2,8 @@
 // same figures for any number of threads.
 #include "proof/ranking/ranking.h"
 
+#include <string.h>
+
 #include "base/memory.h"
 #include "es_test.h"
 #include "proof/graph/kinship_graph.h"
@@ -84,6 +86,14 @@ TEST(queries_are_chosen) {
     EXPECT_EQ(es_ranking_choose(10, 3, 1, numbers), 3);
     EXPECT_EQ(numbers[1], 3);
     EXPECT_EQ(numbers[2], 6);
+    EXPECT_EQ(es_ranking_choose(10, 5, 1, numbers), 5);
+    EXPECT_EQ(numbers[4], 8);
+    // above half of them still from the whole list, each once
+    const int32_t six[] = {0, 1, 3, 5, 6, 8}, nine[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    EXPECT_EQ(es_ranking_choose(10, 6, 1, numbers), 6);
+    EXPECT_EQ(memcmp(numbers, six, sizeof six), 0);
+    EXPECT_EQ(es_ranking_choose(10, 9, 1, numbers), 9);
+    EXPECT_EQ(memcmp(numbers, nine, sizeof nine), 0);
     EXPECT_EQ(es_ranking_choose(10, 0, 1, numbers), 10);
     EXPECT_EQ(numbers[9], 9);
     EXPECT_EQ(es_ranking_choose(10, 11, 0, numbers), 10);
@@ -122,6 +132,20 @@ static EsRanking *rank(const Village *village, const EsRankingSettings *settings
     REQUIRE_OK(es_ranking_create(village->known, settings, &scorer, village->pool, village->queries,
                                  NULL, village->count, &ranking));
     return ranking;
+}
+
+// The calls of a progress.
+typedef struct Calls {
+    int32_t n_calls, n_done, count;
+    int is_rising;
+} Calls;
+
+static void count_call(void *context, int32_t n_done, int32_t count) {
+    Calls *calls = context;
+    calls->is_rising &= n_done > calls->n_done;
+    calls->n_calls++;
+    calls->n_done = n_done;
+    calls->count = count;
 }
 
 // Known atoms get `context` as score, all others 0.
@@ -163,6 +187,22 @@ TEST(known_scores_give_known_figures) {
     EXPECT_EQ(last->all.n_negatives, 60 * 100);
     EXPECT_EQ(last->sides[ES_CORRUPT_HEAD].n_queries, 0);
     es_ranking_destroy(last);
+    destroy_village(&village);
+}
+
+// A long ranking is heard of after every query, not after rounds of them.
+TEST(progress_comes_after_every_query) {
+    Village village = make_village(1);
+    EsRankingSettings settings = es_ranking_defaults();
+    Calls calls = {.is_rising = 1};
+    double score = 1;
+    settings.progress = count_call;
+    settings.progress_context = &calls;
+    es_ranking_destroy(rank(&village, &settings, (EsCandidateScorer){&score, score_by_truth}));
+    EXPECT_EQ(calls.n_calls, village.count);
+    EXPECT_EQ(calls.n_done, village.count);
+    EXPECT_EQ(calls.count, village.count);
+    EXPECT(calls.is_rising);
     destroy_village(&village);
 }
 

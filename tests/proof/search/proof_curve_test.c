@@ -4,6 +4,7 @@
 
 #include "proof/graph/kinship_graph.h"
 #include "proof/random_graph.h"
+#include "proof/search/prover.h"
 #include "proof/search_case.h"
 
 static EsProofCurve *make_curve(const EsKnowledgeGraph *graph,
@@ -39,6 +40,26 @@ TEST(counts_by_hand) {
     EXPECT_EQ(es_proof_curve_budget(&curve, 2), 2);
     EXPECT_EQ(es_proof_curve_budget(&curve, 3), 7);
     EXPECT_EQ(es_proof_curve_budget(&curve, 4), -1);
+}
+
+TEST(tallies_by_hand) {
+    int64_t expanded[] = {7, 2, 50, 2, 9}, needed[] = {2, 2, 7, 9};
+    int32_t found[] = {3, 1, ES_KG_DEPTH_NONE, 2, 6};           // by the search
+    int32_t shortest[] = {3, 1, 4, 2, ES_PROVER_DEPTH_UNKNOWN}; // of the queries
+    EsProofCurve curve = {5, 4, expanded, found, needed};
+    EsProofTally all = es_proof_curve_tally(&curve, shortest, 1, INT32_MAX, 7);
+    EXPECT_EQ(all.n_queries, 4);
+    EXPECT_EQ(all.n_proved, 3);
+    EXPECT_EQ(all.n_expanded, 7 + 2 + 7 + 2);
+    EXPECT_NEAR(all.low, 30.06, 0.01);
+    EXPECT_NEAR(all.high, 95.44, 0.01);
+    EsProofTally deep = es_proof_curve_tally(&curve, shortest, 3, 3, 6);
+    EXPECT_EQ(deep.n_queries, 1);
+    EXPECT_EQ(deep.n_proved, 0);
+    EXPECT_EQ(deep.n_expanded, 6);
+    EsProofTally none = es_proof_curve_tally(&curve, shortest, 5, 9, 100);
+    EXPECT_EQ(none.n_queries, 0);
+    EXPECT(isnan(none.low) && isnan(none.high));
 }
 
 // A search that may expand B states proves exactly those that the curve says.

@@ -25,16 +25,16 @@ typedef struct Facts {
     char is_fact[P + 1][C + 1][C + 1], is_kept[P + 1][C + 1][C + 1];
 } Facts;
 
-static EsAtom put_in(EsAtom atom, const int32_t values[4]) {
+static EsAtom put_in(EsAtom atom, const int32_t values[5]) {
     return (EsAtom){atom.predicate, values[-atom.a], values[-atom.b]};
 }
 
 static int is_given(const Facts *facts, const EsHornRule *rule, int32_t x, int32_t y) {
     EsAtom head = {rule->head.predicate, x, y};
-    for (int32_t z = 1; z <= C; z++) {
+    for (int32_t zw = 0; zw < C * C; zw++) {
         int holds = 1;
         for (int k = 0; k < rule->n_body; k++) {
-            EsAtom atom = put_in(rule->body[k], (int32_t[4]){0, x, y, z});
+            EsAtom atom = put_in(rule->body[k], (int32_t[5]){0, x, y, 1 + zw / C, 1 + zw % C});
             holds = holds && facts->is_fact[atom.predicate][atom.a][atom.b] &&
                     es_atom_compare(&atom, &head) != 0;
         }
@@ -93,7 +93,8 @@ static const EsMinedRule *find_rule(const EsMinedRules *rules, const EsHornRule 
         const EsHornRule *other = &rules->items[i].rule;
         if (other->n_body == rule->n_body && es_atom_compare(&other->head, &rule->head) == 0) {
             int is_same = es_atom_compare(&other->body[0], &rule->body[0]) == 0 &&
-                          es_atom_compare(&other->body[1], &rule->body[1]) == 0;
+                          es_atom_compare(&other->body[1], &rule->body[1]) == 0 &&
+                          es_atom_compare(&other->body[2], &rule->body[2]) == 0;
             int is_swapped = rule->n_body == 2 &&
                              es_atom_compare(&other->body[0], &rule->body[1]) == 0 &&
                              es_atom_compare(&other->body[1], &rule->body[0]) == 0;
@@ -150,8 +151,33 @@ static int32_t compare_all(const Facts *facts, const EsMinedRules *rules) {
     return n_wanted;
 }
 
+// The same for paths of three steps.
+static int32_t compare_paths(const Facts *facts, const EsMinedRules *rules) {
+    int32_t n_wanted = 0;
+    for (int32_t i = 0; i < P * 8 * P * P * P; i++) {
+        int32_t first = i / P % (2 * P), second = i / P / (2 * P) % (2 * P);
+        int32_t third = i / P / (4 * P * P);
+        EsHornRule rule = {.head = {1 + i % P, -1, -2}, .n_body = 3, .n_variables = 4};
+        rule.body[0] = relation_atom(first, -1, -3);
+        rule.body[1] = relation_atom(second, -3, -4);
+        rule.body[2] = relation_atom(third, -4, -2);
+        EsMinedRule counted = count_rule(facts, &rule);
+        const EsMinedRule *found = find_rule(rules, &rule);
+        EXPECT_EQ(found != NULL, counted.support > 0);
+        if (found != NULL) {
+            EXPECT_EQ(found->support, counted.support);
+            EXPECT_EQ(found->n_given, counted.n_given);
+            EXPECT_EQ(found->n_closed, counted.n_closed);
+            EXPECT_EQ(found->n_kept, counted.n_kept);
+            EXPECT_EQ(found->rule.n_variables, 4);
+        }
+        n_wanted += counted.support > 0;
+    }
+    return n_wanted;
+}
+
 TEST(counts_are_those_of_plain_enumeration) {
-    int64_t n_rules = 0;
+    int64_t n_rules = 0, n_paths = 0;
     for (uint32_t number = 0; number < 12; number++) {
         char facts_text[2048] = "";
         Dice dice = {1000 + number, 0};
@@ -167,6 +193,7 @@ TEST(counts_are_those_of_plain_enumeration) {
         settings.min_support = 1;
         settings.min_confidence = 0;
         settings.held_out = number % 3 == 0 ? 0 : 0.3;
+        settings.max_body = number % 4 < 2 ? 3 : 2;
         settings.seed = number;
         Facts facts;
         memset(&facts, 0, sizeof facts);
@@ -179,12 +206,16 @@ TEST(counts_are_those_of_plain_enumeration) {
         EsMinedRules rules = mine(graph, &settings, 2);
         EXPECT_EQ(rules.n_facts + rules.n_kept, graph->n_facts);
         EXPECT_EQ(rules.n_kept > 0, settings.held_out > 0);
-        EXPECT_EQ(rules.count, compare_all(&facts, &rules));
-        n_rules += rules.count;
+        int32_t n_two = compare_all(&facts, &rules);
+        int32_t n_three = settings.max_body > 2 ? compare_paths(&facts, &rules) : 0;
+        EXPECT_EQ(rules.count, n_two + n_three);
+        n_rules += n_two;
+        n_paths += n_three;
         es_mined_rules_destroy(&rules);
         es_kg_destroy(graph);
     }
     EXPECT(n_rules > 1000);
+    EXPECT(n_paths > 1000);
 }
 
 // --- families ---
@@ -249,6 +280,7 @@ TEST(threads_change_nothing) {
     EsMinerSettings settings = es_miner_defaults();
     settings.min_support = 2;
     settings.min_confidence = 0.1;
+    settings.max_body = 3;
     EsMinedRules one = mine(graph, &settings, 1), four = mine(graph, &settings, 4);
     EXPECT(one.count > 100);
     EXPECT_EQ(one.count, four.count);
@@ -271,6 +303,24 @@ TEST(threads_change_nothing) {
     es_kg_destroy(graph);
 }
 
+static int stop_at_once(void *context) {
+    (void)context;
+    return 1;
+}
+
+TEST(a_stop_keeps_nothing) {
+    EsKnowledgeGraph *graph = make_small_graph("p(a,b) q(a,b)", "", "");
+    EsMinerSettings settings = es_miner_defaults();
+    EsThreadPool *pool;
+    EsMinedRules rules;
+    settings.should_stop = stop_at_once;
+    REQUIRE_OK(es_thread_pool_create(&pool, 2));
+    EXPECT_STATUS(es_rules_mine(graph, &settings, pool, &rules), INTERRUPTED);
+    EXPECT(rules.items == NULL && rules.count == 0);
+    es_thread_pool_destroy(pool);
+    es_kg_destroy(graph);
+}
+
 TEST(settings_out_of_range) {
     EsKnowledgeGraph *graph = make_small_graph("p(a,b)", "", "");
     EsThreadPool *pool;
@@ -282,7 +332,7 @@ TEST(settings_out_of_range) {
     }
     bad[0].min_support = 0;
     bad[1].min_confidence = 1.5;
-    bad[2].max_body = 3;
+    bad[2].max_body = 4;
     bad[3].held_out = 1;
     for (int i = 0; i < 4; i++) {
         EXPECT_STATUS(es_rules_mine(graph, &bad[i], pool, &rules), ARGUMENT);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/random_rules.h"
+#include "base/statistics.h"
 #include "fit/network_report.h"
 #include "growth/growing_case.h"
 #include "temp_folder.h"

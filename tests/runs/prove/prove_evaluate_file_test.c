@@ -137,8 +137,8 @@ TEST(files_that_are_none_are_refused) {
         }
         EXPECT_EQ(json_dump_file(root, path, 0), 0);
         EXPECT_STATUS(es_prove_evaluation_load(path, &loaded), INPUT);
-        EXPECT_CONTAINS(es_status_detail(), is_swapped ? "arms[0] is \"shortest\", not \"policy\""
-                                                       : "\"arms\" has 3 entries instead of 4");
+        EXPECT_CONTAINS(es_status_detail(), is_swapped ? "arms[0] is \"breadth\", not \"policy\""
+                                                       : "\"arms\" has 5 entries instead of 6");
         json_decref(last);
         json_decref(root);
     }

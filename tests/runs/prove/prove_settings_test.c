@@ -26,6 +26,9 @@ TEST(keys_of_the_parts_are_keys_of_the_run) {
     EXPECT_STATUS(es_config_override(&config, "ppo.warmup=0.25"), OK);
     EXPECT_STATUS(es_config_override(&config, "policy.layers=3"), OK);
     EXPECT_STATUS(es_config_override(&config, "policy.embedder=sum"), OK);
+    EXPECT_EQ(es_prove_settings_training(&settings).policy.encoder, ES_PROOF_ENCODER_NAMES);
+    EXPECT_STATUS(es_config_override(&config, "policy.encoder=structure"), OK);
+    EXPECT_EQ(settings.n_proofs, -1); // runs without the key end as they did
     EXPECT_STATUS(es_config_override(&config, "env.corrupt=tail"), OK);
     EXPECT_STATUS(es_config_override(&config, "search.kind=beam"), OK);
     EsProofTrainingSettings training = es_prove_settings_training(&settings);
@@ -33,6 +36,7 @@ TEST(keys_of_the_parts_are_keys_of_the_run) {
     EXPECT_EQ(training.schedule.warmup, 0.25f);
     EXPECT_EQ(training.policy.layers, 3);
     EXPECT_EQ(training.policy.embedder, ES_PROOF_EMBEDDER_SUM);
+    EXPECT_EQ(training.policy.encoder, ES_PROOF_ENCODER_STRUCTURE);
     EXPECT_EQ(training.env.is_corrupting[ES_CORRUPT_HEAD], 0);
     EXPECT_EQ(es_prove_settings_search(&settings).kind, ES_SEARCH_BEAM);
     EXPECT_EQ(es_prove_settings_ranking(&settings, 7).uses_side[ES_CORRUPT_HEAD], 0);
@@ -41,13 +45,13 @@ TEST(keys_of_the_parts_are_keys_of_the_run) {
 
 TEST(hostile_settings_are_refused) {
     static const char *const wrong[] = {
-        "env.envs=0",          "env.envs=65537",     "env.steps=0",        "env.max_atoms=0",
-        "env.reward=6",        "env.corrupt=middle", "env.max_states=-1",  "env.max_states=40000",
-        "ppo.rate=-1",         "ppo.rate=nan",       "ppo.bootstraps=1",   "ppo.total_updates=5",
-        "ppo.warmup=2",        "ppo.warmup_start=0", "policy.embed=0",     "policy.temperature=0",
-        "policy.embd=8",       "search.kind=depth",  "search.nodes=0",     "validate.every=-1",
-        "prove.people=1",      "run.rounds=0",       "evaluate.queries=x", "nothing.at=all",
-        "ppo.auxiliary_clip=1"};
+        "policy.encoder=name", "evaluate.proofs=-2",   "env.envs=0",          "env.envs=65537",
+        "env.steps=0",         "env.max_atoms=0",      "env.reward=6",        "env.corrupt=middle",
+        "env.max_states=-1",   "env.max_states=40000", "ppo.rate=-1",         "ppo.rate=nan",
+        "ppo.bootstraps=1",    "ppo.total_updates=5",  "ppo.warmup=2",        "ppo.warmup_start=0",
+        "policy.embed=0",      "policy.temperature=0", "policy.embd=8",       "search.kind=depth",
+        "search.nodes=0",      "validate.every=-1",    "prove.people=1",      "run.rounds=0",
+        "evaluate.queries=x",  "nothing.at=all",       "ppo.auxiliary_clip=1"};
     for (size_t i = 0; i < ES_COUNT_OF(wrong); i++) {
         EsProveSettings settings;
         EsConfig config = es_prove_run_config(&settings);

@@ -1,0 +1,54 @@
+// A state in numbers that name nothing: what its predicates and constants do in the graph.
+//
+// A policy that reads these features knows no constant and no predicate, so it acts on any graph. A
+// predicate is described by its facts (how many, how many partners a term has, which share is
+// mirrored) and by the rules that it heads and serves; a constant by its number of facts; a goal by
+// which of its arguments are free and shared with other goals, by the facts that match it, and by
+// how many rules would be needed if body atoms could be proved one by one:
+//   cost_0(goal) = 0 where a fact matches, else 1
+//   cost_k(goal) = 0 where a fact matches, else 1 + min over its rules of the sum of cost_{k-1}
+//                  over the body,
+// at most ES_PROOF_MAX_COST, which is also the cost of a goal that neither facts nor rules match.
+// Variables that body atoms share are ignored, which makes a cost a guess and cheap. All of it is
+// read from the graph; nothing is learned here.
+//
+// The features of a state are those of the selected goal, the mean over all goals, and of the whole
+// state; ES_PROOF_FEATURES in all. Their meaning is part of the file format of policies: a change
+// of any of them raises ES_PROOF_FEATURES_VERSION.
+//
+//     EsProofFeatures *features; ES_TRY(es_proof_features_create(graph, &features));
+//     float row[ES_PROOF_FEATURES];
+//     es_proof_features_describe(features, state, ES_GOAL_CONSTRAINED, row);
+//     es_proof_features_destroy(features);
+#ifndef ES_PROOF_PROOF_FEATURES_H
+#define ES_PROOF_PROOF_FEATURES_H
+
+#include "proof/search/proof_rules.h"
+
+ES_EXTERN_C_BEGIN
+
+#define ES_PROOF_FEATURES_VERSION 1
+
+#define ES_PROOF_PREDICATE_FEATURES 12 // a part of those of a goal
+#define ES_PROOF_GOAL_FEATURES      (18 + ES_PROOF_PREDICATE_FEATURES)
+#define ES_PROOF_WHOLE_FEATURES     12
+#define ES_PROOF_FEATURES           (2 * ES_PROOF_GOAL_FEATURES + ES_PROOF_WHOLE_FEATURES)
+
+#define ES_PROOF_MAX_COST 6
+
+// Of one graph, which is borrowed; never changed once made, so any number of threads may read it.
+// INPUT when the graph has no rules: there is then nothing to choose.
+typedef struct EsProofFeatures EsProofFeatures;
+EsStatus es_proof_features_create(const EsKnowledgeGraph *graph, EsProofFeatures **features);
+void es_proof_features_destroy(EsProofFeatures *features);
+
+// Cost of one goal of a state, looking `n_rules` rules ahead (k above).
+int es_proof_features_cost(const EsProofFeatures *features, EsAtom goal, int n_rules);
+
+// The features of a state, terminal ones included, to row (ES_PROOF_FEATURES).
+void es_proof_features_describe(const EsProofFeatures *features, EsAtomSpan state,
+                                EsGoalSelection selection, float *row);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,285 @@
+// Features of states: costs against a search of its own, and nothing of names in any of them.
+#include "proof/agent/proof_features.h"
+
+#include "base/random_rules.h"
+#include "proof/graph/kinship_graph.h"
+#include "proof/search/prover.h"
+#include "proof/small_graph.h"
+
+static EsProofFeatures *make_features(const EsKnowledgeGraph *graph) {
+    EsProofFeatures *features = NULL;
+    REQUIRE_OK(es_proof_features_create(graph, &features));
+    return features;
+}
+
+static EsAtom atom_of(const EsKnowledgeGraph *graph, const char *predicate, const char *a,
+                      const char *b) {
+    EsAtom atom = {es_kg_predicate(graph, predicate), es_kg_constant(graph, a),
+                   es_kg_constant(graph, b)};
+    return atom;
+}
+
+// --- costs ---
+
+TEST(costs_by_hand) {
+    EsKnowledgeGraph *graph = make_small_graph(
+        "parent(ann,bob) parent(bob,cy) likes(cy,ann)",
+        "parent(x,y) parent(y,z) -> grand(x,z); grand(x,y) parent(y,z) -> great(x,z); "
+        "grand(x,z) likes(z,y) -> odd(x,y); none(x,y) -> never(x,y); loop(x,x) -> same(x,x)",
+        "loop(ann,ann)");
+    EsProofFeatures *features = make_features(graph);
+    int32_t free = graph->n_constants + 1;
+    EsAtom fact = atom_of(graph, "parent", "ann", "bob");
+    EXPECT_EQ(es_proof_features_cost(features, fact, 2), 0);
+    EsAtom half = {fact.predicate, fact.a, free};
+    EXPECT_EQ(es_proof_features_cost(features, half, 0), 0);
+    half.a = es_kg_constant(graph, "cy"); // nobody's parent, and no rule says so
+    EXPECT_EQ(es_proof_features_cost(features, half, 0), ES_PROOF_MAX_COST);
+    EsAtom grand = atom_of(graph, "grand", "ann", "cy");
+    EXPECT_EQ(es_proof_features_cost(features, grand, 0), 1);
+    EXPECT_EQ(es_proof_features_cost(features, grand, 1), 1);
+    // parent(bob,?) and parent(?,bob) both match, though no child of bob's is bob's parent
+    EsAtom guess = atom_of(graph, "grand", "bob", "bob");
+    EXPECT_EQ(es_proof_features_cost(features, guess, 2), 1);
+    // grand(cy,?) needs parent(cy,?), which nothing gives
+    EsAtom odd = atom_of(graph, "odd", "cy", "ann");
+    EXPECT_EQ(es_proof_features_cost(features, odd, 1), 2);
+    EXPECT_EQ(es_proof_features_cost(features, odd, 2), ES_PROOF_MAX_COST);
+    odd.a = es_kg_constant(graph, "ann");
+    EXPECT_EQ(es_proof_features_cost(features, odd, 2), 2);
+    // a rule whose body nothing can prove
+    EsAtom never = atom_of(graph, "never", "ann", "bob");
+    EXPECT_EQ(es_proof_features_cost(features, never, 1), ES_PROOF_MAX_COST);
+    // a head that does not unify is no rule of the goal
+    EsAtom same = atom_of(graph, "same", "ann", "bob");
+    EXPECT_EQ(es_proof_features_cost(features, same, 1), ES_PROOF_MAX_COST);
+    es_proof_features_destroy(features);
+    es_kg_destroy(graph);
+}
+
+// The formula of the header over lists of facts and rules, without indices; 0 stands for a free
+// term.
+static int slow_cost(const EsKnowledgeGraph *graph, EsAtom goal, int n_ahead) {
+    for (int32_t i = 0; i < graph->n_facts; i++) {
+        EsAtom fact = graph->facts[i];
+        if (fact.predicate == goal.predicate && (goal.a == 0 || goal.a == fact.a) &&
+            (goal.b == 0 || goal.b == fact.b)) {
+            return 0;
+        }
+    }
+    int best = ES_PROOF_MAX_COST, has_rule = 0;
+    for (int32_t r = 0; r < graph->n_rules; r++) {
+        const EsHornRule *rule = &graph->rules[r];
+        if (rule->head.predicate != goal.predicate) {
+            continue;
+        }
+        has_rule = 1;
+        int cost = 0;
+        for (int i = 0; i < rule->n_body && n_ahead > 0; i++) {
+            EsAtom atom = rule->body[i];
+            int32_t a = atom.a == rule->head.a ? goal.a : atom.a == rule->head.b ? goal.b : 0;
+            int32_t b = atom.b == rule->head.a ? goal.a : atom.b == rule->head.b ? goal.b : 0;
+            cost += slow_cost(graph, (EsAtom){atom.predicate, a, b}, n_ahead - 1);
+        }
+        best = cost < best ? cost : best;
+    }
+    if (n_ahead == 0) {
+        return has_rule ? 1 : ES_PROOF_MAX_COST;
+    }
+    return 1 + best < ES_PROOF_MAX_COST ? 1 + best : ES_PROOF_MAX_COST;
+}
+
+TEST(costs_follow_the_formula) {
+    EsKnowledgeGraph *graph = NULL;
+    REQUIRE_OK(es_kinship_graph_create(40, 5, &graph)); // no head of its rules has a variable twice
+    EsProofFeatures *features = make_features(graph);
+    int n_of_cost[ES_PROOF_MAX_COST + 1] = {0};
+    for (uint32_t i = 0; i < 400; i++) {
+        EsRandom4 draw = es_random_draw(1, i, ES_PURPOSE_DATA_ORDER, 0, 0);
+        int32_t free = graph->n_constants + 1;
+        EsAtom goal = {1 + (int32_t)es_random_below(draw.word[0], (uint32_t)graph->n_predicates),
+                       1 + (int32_t)es_random_below(draw.word[1], (uint32_t)graph->n_constants),
+                       1 + (int32_t)es_random_below(draw.word[2], (uint32_t)graph->n_constants)};
+        EsAtom slow = goal;
+        goal.a = i % 4 == 1 ? free : goal.a;
+        goal.b = i % 4 == 2 ? free : goal.b;
+        slow.a = i % 4 == 1 ? 0 : slow.a;
+        slow.b = i % 4 == 2 ? 0 : slow.b;
+        for (int n_ahead = 0; n_ahead <= 2; n_ahead++) {
+            int cost = es_proof_features_cost(features, goal, n_ahead);
+            EXPECT_EQ(cost, slow_cost(graph, slow, n_ahead));
+            n_of_cost[cost]++;
+        }
+    }
+    EXPECT(n_of_cost[0] > 50 && n_of_cost[1] > 50 && n_of_cost[2] > 50);
+    es_proof_features_destroy(features);
+    es_kg_destroy(graph);
+}
+
+// --- names ---
+
+// Number i of n, the last first.
+static int32_t turned(int32_t i, int32_t n) { return n + 1 - i; }
+
+static int32_t intern_turned(EsKgBuilder *builder, EsKgNameKind kind, int32_t i, int32_t n) {
+    char name[32];
+    int32_t number = 0;
+    int bytes = snprintf(name, sizeof name, "other%06d", turned(i, n));
+    REQUIRE_OK(es_kg_builder_intern(builder, kind, name, (size_t)bytes, &number));
+    return number;
+}
+
+static EsAtom intern_turned_atom(EsKgBuilder *builder, const EsKnowledgeGraph *graph, EsAtom atom) {
+    EsAtom turned_atom = {
+        intern_turned(builder, ES_KG_PREDICATE, atom.predicate, graph->n_predicates), atom.a,
+        atom.b};
+    if (atom.a > 0) {
+        turned_atom.a = intern_turned(builder, ES_KG_CONSTANT, atom.a, graph->n_constants);
+        turned_atom.b = intern_turned(builder, ES_KG_CONSTANT, atom.b, graph->n_constants);
+    }
+    return turned_atom;
+}
+
+// The same graph under names of another order: constant i becomes C + 1 - i, predicates likewise.
+static EsKnowledgeGraph *turn_graph(const EsKnowledgeGraph *graph) {
+    EsKgBuilder *builder = NULL;
+    EsKnowledgeGraph *other = NULL;
+    REQUIRE_OK(es_kg_builder_create(&builder));
+    for (int32_t i = 1; i <= graph->n_constants; i++) {
+        intern_turned(builder, ES_KG_CONSTANT, i, graph->n_constants);
+    }
+    for (int32_t i = 0; i < graph->n_facts; i++) {
+        REQUIRE_OK(
+            es_kg_builder_add_fact(builder, intern_turned_atom(builder, graph, graph->facts[i])));
+    }
+    for (int32_t r = 0; r < graph->n_rules; r++) {
+        EsHornRule rule = graph->rules[r];
+        rule.head = intern_turned_atom(builder, graph, rule.head);
+        for (int i = 0; i < rule.n_body; i++) {
+            rule.body[i] = intern_turned_atom(builder, graph, rule.body[i]);
+        }
+        REQUIRE_OK(es_kg_builder_add_rule(builder, &rule));
+    }
+    REQUIRE_OK(es_kg_builder_finish(builder, &other));
+    es_kg_builder_destroy(builder);
+    return other;
+}
+
+static int32_t turn_term(const EsKnowledgeGraph *graph, int32_t term) {
+    return term <= graph->n_constants ? turned(term, graph->n_constants) : term;
+}
+
+typedef struct NamesCase {
+    EsKnowledgeGraph *graph, *other;
+    EsProofFeatures *features, *other_features;
+    int n_compared;
+} NamesCase;
+
+static void compare_state(NamesCase *test, EsAtomSpan state) {
+    EsAtom atoms[ES_PROOF_MAX_ATOMS];
+    float row[ES_PROOF_FEATURES], other[ES_PROOF_FEATURES];
+    for (int32_t i = 0; i < state.count; i++) {
+        EsAtom atom = state.atoms[i];
+        atoms[i] = (EsAtom){turned(atom.predicate, test->graph->n_predicates),
+                            turn_term(test->graph, atom.a), turn_term(test->graph, atom.b)};
+    }
+    es_proof_features_describe(test->features, state, ES_GOAL_CONSTRAINED, row);
+    es_proof_features_describe(test->other_features, (EsAtomSpan){atoms, state.count},
+                               ES_GOAL_CONSTRAINED, other);
+    EXPECT_EQ(memcmp(row, other, sizeof row), 0);
+    for (int i = 0; i < ES_PROOF_FEATURES; i++) {
+        EXPECT(row[i] >= 0 && row[i] <= 6);
+    }
+    test->n_compared++;
+}
+
+TEST(names_and_their_order_change_no_bit) {
+    NamesCase test = {.graph = NULL};
+    REQUIRE_OK(es_kinship_graph_create(60, 2, &test.graph));
+    test.other = turn_graph(test.graph);
+    EXPECT_EQ(test.other->n_constants, test.graph->n_constants);
+    EXPECT_EQ(test.other->n_predicates, test.graph->n_predicates);
+    test.features = make_features(test.graph);
+    test.other_features = make_features(test.other);
+    EsSuccessors successors = {0};
+    int32_t most = es_proof_max_candidates(test.graph) + 1;
+    REQUIRE_OK(es_successors_create(most, 6, &successors));
+    EsProofSettings settings = {.max_atoms = 6, .max_states = most};
+    const EsQuerySplit *split = &test.graph->splits[ES_KG_SPLIT_TEST];
+    for (int32_t q = 0; q < split->count; q++) {
+        EsAtom query = split->atoms[q], state[ES_PROOF_MAX_ATOMS] = {query};
+        int32_t n_atoms = 1;
+        compare_state(&test, (EsAtomSpan){&query, 1});
+        for (int step = 0; step < 3; step++) {
+            es_proof_expand(test.graph, &settings, query, state, n_atoms, NULL, &successors);
+            if (successors.outcome != ES_PROOF_OPEN) {
+                break;
+            }
+            for (int32_t k = 0; k < successors.count; k++) {
+                compare_state(&test, es_successor(&successors, k));
+            }
+            EsAtomSpan next = es_successor(&successors, (q + step) % successors.count);
+            n_atoms = next.count;
+            memcpy(state, next.atoms, sizeof *state * (size_t)n_atoms);
+        }
+    }
+    EXPECT(test.n_compared > 300);
+    es_successors_destroy(&successors);
+    es_proof_features_destroy(test.features);
+    es_proof_features_destroy(test.other_features);
+    es_kg_destroy(test.graph);
+    es_kg_destroy(test.other);
+}
+
+// --- states ---
+
+TEST(terminal_states_differ_and_nothing_else_does) {
+    EsKnowledgeGraph *graph = make_small_graph("parent(ann,bob) parent(bob,cy)",
+                                               "parent(x,y) parent(y,z) -> grand(x,z)", "");
+    EsProofFeatures *features = make_features(graph);
+    float rows[3][ES_PROOF_FEATURES];
+    for (int outcome = ES_PROOF_PROVED; outcome <= ES_PROOF_ENDED; outcome++) {
+        EsAtom atom = es_proof_terminal(graph, (EsProofOutcome)outcome);
+        float *row = rows[outcome - ES_PROOF_PROVED], sum = 0;
+        es_proof_features_describe(features, (EsAtomSpan){&atom, 1}, ES_GOAL_CONSTRAINED, row);
+        for (int i = 0; i < ES_PROOF_FEATURES; i++) {
+            sum += row[i];
+        }
+        EXPECT(sum == 1);
+    }
+    EXPECT(memcmp(rows[0], rows[1], sizeof rows[0]) != 0);
+    EXPECT(memcmp(rows[1], rows[2], sizeof rows[0]) != 0);
+    es_proof_features_destroy(features);
+    es_kg_destroy(graph);
+}
+
+TEST(the_selected_goal_stands_first) {
+    EsKnowledgeGraph *graph = make_small_graph("parent(ann,bob) parent(bob,cy)",
+                                               "parent(x,y) parent(y,z) -> grand(x,z)", "");
+    EsProofFeatures *features = make_features(graph);
+    int32_t free = graph->n_constants + 1;
+    EsAtom state[2] = {{es_kg_predicate(graph, "parent"), free, free + 1},
+                       atom_of(graph, "grand", "ann", "cy")};
+    float constrained[ES_PROOF_FEATURES], leftmost[ES_PROOF_FEATURES], alone[ES_PROOF_FEATURES];
+    es_proof_features_describe(features, (EsAtomSpan){state, 2}, ES_GOAL_CONSTRAINED, constrained);
+    es_proof_features_describe(features, (EsAtomSpan){state, 2}, ES_GOAL_LEFTMOST, leftmost);
+    es_proof_features_describe(features, (EsAtomSpan){state + 1, 1}, ES_GOAL_CONSTRAINED, alone);
+    size_t goal_bytes = sizeof(float) * ES_PROOF_GOAL_FEATURES;
+    EXPECT_EQ(memcmp(constrained, alone, goal_bytes), 0);
+    EXPECT(memcmp(constrained, leftmost, goal_bytes) != 0);
+    // all but the first goal is the same
+    EXPECT_EQ(memcmp(constrained + ES_PROOF_GOAL_FEATURES, leftmost + ES_PROOF_GOAL_FEATURES,
+                     sizeof constrained - goal_bytes),
+              0);
+    es_proof_features_destroy(features);
+    es_kg_destroy(graph);
+}
+
+TEST(a_graph_without_rules_is_refused) {
+    EsKnowledgeGraph *graph = make_small_graph("parent(ann,bob)", "", "");
+    EsProofFeatures *features = NULL;
+    EXPECT_STATUS(es_proof_features_create(graph, &features), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "without rules");
+    EXPECT(features == NULL);
+    es_kg_destroy(graph);
+}
