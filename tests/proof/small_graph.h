@@ -3,8 +3,8 @@
 //     EsKnowledgeGraph *graph = make_small_graph("parent(ann,bob) parent(bob,cy)",
 //                                                "parent(x,y) parent(y,z) -> grand(x,z)", "");
 //
-// Facts are separated by spaces; rules by semicolons, the head behind "->". Names of constants that
-// no fact has come from the queries.
+// Facts are separated by spaces; rules by semicolons, the head behind "->"; !=(x,y) in a body is a
+// comparison. Names of constants that no fact has come from the queries.
 #ifndef ES_TESTS_SMALL_GRAPH_H
 #define ES_TESTS_SMALL_GRAPH_H
 
@@ -71,7 +71,11 @@ static inline void add_small_rule(EsKgBuilder *builder, const char *text, int li
         // the head is the last in the text and the first to be numbered
         const SmallAtom *from = &atoms[i == 0 ? n_atoms - 1 : i - 1];
         EsAtom *to = i == 0 ? &rule.head : &rule.body[i - 1];
-        to->predicate = intern_small(builder, ES_KG_PREDICATE, from->predicate);
+        if (strcmp(from->predicate, "!=") == 0) {
+            REQUIRE_OK(es_kg_builder_intern_test(builder, ES_KG_NOT_EQUAL, &to->predicate));
+        } else {
+            to->predicate = intern_small(builder, ES_KG_PREDICATE, from->predicate);
+        }
         to->a = small_variable(from->a, names, &rule.n_variables);
         to->b = small_variable(from->b, names, &rule.n_variables);
     }

@@ -8,6 +8,8 @@
 
 // rules that the higher cost of a goal looks ahead
 #define LOOKAHEAD 2
+// body atoms that count as 1
+#define LONG_BODY 3
 
 // Of a predicate; shares and squashed counts, all from 0 to 1.
 typedef enum PredicateFeature {
@@ -20,7 +22,7 @@ typedef enum PredicateFeature {
     P_RULES,       // rules that it heads
     P_RECURSIVE,   // share of them with itself in the body
     P_SHORT,       // share of them with one body atom
-    P_BODY,        // mean number of body atoms
+    P_BODY,        // mean number of body atoms; tests are none
     P_SERVES,      // body atoms of all rules that have it
     P_PROVED,      // share of its facts that one rule proves from facts, as cost_1 guesses
     N_P_FEATURES
@@ -122,7 +124,16 @@ static int find_body_cost(const EsKnowledgeGraph *graph, const EsHornRule *rule,
     return cost;
 }
 
+// A test costs nothing unless it is known to fail.
+static int find_test_cost(const EsKnowledgeGraph *graph, EsAtom goal) {
+    int is_open = goal.a > graph->n_constants || goal.b > graph->n_constants;
+    return is_open || es_kg_test_holds(graph, goal) ? 0 : ES_PROOF_MAX_COST;
+}
+
 static int find_cost(const EsKnowledgeGraph *graph, EsAtom goal, int n_ahead) {
+    if (es_kg_is_test(graph, goal.predicate)) {
+        return find_test_cost(graph, goal);
+    }
     if (count_matches(graph, goal) > 0) {
         return 0;
     }
@@ -188,7 +199,7 @@ static void describe_goal(const EsProofFeatures *features, EsAtomSpan state, int
     memset(row, 0, sizeof *row * ES_PROOF_GOAL_FEATURES);
     describe_terms(features, state, i, row);
     row[G_MATCHES] = squash(n_matches);
-    row[G_NO_MATCH] = n_matches == 0;
+    row[G_NO_MATCH] = n_matches == 0 && !es_kg_is_test(graph, goal.predicate);
     for (int32_t k = 0; k < state.count; k++) {
         row[G_REPEATED] += k != i && state.atoms[k].predicate == goal.predicate ? 0.5f : 0.0f;
     }
@@ -266,18 +277,19 @@ static void describe_heads(const EsKnowledgeGraph *graph, int32_t predicate, flo
     int32_t n_rules, n_recursive = 0, n_short = 0, n_body = 0;
     const EsHornRule *rules = es_kg_rules_of(graph, predicate, &n_rules);
     for (int32_t r = 0; r < n_rules; r++) {
-        int is_recursive = 0;
+        int is_recursive = 0, n_atoms = 0;
         for (int i = 0; i < rules[r].n_body; i++) {
             is_recursive |= rules[r].body[i].predicate == predicate;
+            n_atoms += !es_kg_is_test(graph, rules[r].body[i].predicate);
         }
         n_recursive += is_recursive;
-        n_short += rules[r].n_body == 1;
-        n_body += rules[r].n_body;
+        n_short += n_atoms == 1;
+        n_body += n_atoms;
     }
     row[P_RULES] = squash(n_rules);
     row[P_RECURSIVE] = share_of(n_recursive, n_rules);
     row[P_SHORT] = share_of(n_short, n_rules);
-    row[P_BODY] = share_of(n_body, n_rules) / ES_HORN_MAX_BODY;
+    row[P_BODY] = ES_MIN(share_of(n_body, n_rules) / LONG_BODY, 1.0f);
 }
 
 // Share of a predicate's facts that have a rule whose body atoms match facts.
@@ -298,8 +310,9 @@ static float find_proved_share(const EsKnowledgeGraph *graph, int32_t predicate)
 static void count_services(const EsKnowledgeGraph *graph, float *predicates) {
     for (int32_t r = 0; r < graph->n_rules; r++) {
         for (int i = 0; i < graph->rules[r].n_body; i++) {
-            predicates[(size_t)graph->rules[r].body[i].predicate * ES_PROOF_PREDICATE_FEATURES +
-                       P_SERVES] += 1.0f;
+            size_t p = (size_t)graph->rules[r].body[i].predicate;
+            predicates[p * ES_PROOF_PREDICATE_FEATURES + P_SERVES] +=
+                es_kg_is_test(graph, (int32_t)p) ? 0.0f : 1.0f;
         }
     }
 }

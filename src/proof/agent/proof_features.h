@@ -8,7 +8,8 @@
 //   cost_0(goal) = 0 where a fact matches, else 1
 //   cost_k(goal) = 0 where a fact matches, else 1 + min over its rules of the sum of cost_{k-1}
 //                  over the body,
-// at most ES_PROOF_MAX_COST, which is also the cost of a goal that neither facts nor rules match.
+// at most ES_PROOF_MAX_COST, which is also the cost of a goal that neither facts nor rules match. A
+// comparison costs nothing, or that where it is known to fail; it is no atom of a rule's body.
 // Variables that body atoms share are ignored, which makes a cost a guess and cheap. All of it is
 // read from the graph; nothing is learned here.
 //

@@ -4,6 +4,7 @@
 # usage: prove_language_test.sh PATH_TO_ESPER
 set -uo pipefail
 esper=$(realpath "$1")
+root=$(realpath "$(dirname "$0")/../../..")
 # shellcheck source=tests/programs/script_test.sh
 source "$(dirname "$0")/../script_test.sh"
 cd "$folder" || exit 1
@@ -118,6 +119,27 @@ expect_part "a cycle" "$err" "lose"
 expect_part "a cycle" "$err" "win"
 run 2 prove query "win(X,Y)" --data no
 expect_part "a cycle" "$err" "lose"
+
+# --- learning, mining and confidences beside comparisons and negation, which are no relations ---
+mkdir hop
+for ((i = 0; i < 12; i++)); do printf 'p(a%d,b%d).\np(b%d,c%d).\nq(a%d,c%d).\n' $i $i $i $i $i $i; done > hop/train.txt
+printf 'p(a0,d).\np(d,a0).\np(d,e).\n' >> hop/train.txt
+printf 'q(a0,e).\n' | tee hop/valid.txt > hop/test.txt
+printf 'r1:1:p(x,z), p(z,y), x != y -> q(x,y)\n' > hop/rules.txt
+run 0 prove train --config "$root/configs/prove_generated.ini" --data hop --rounds 2 --quiet --out hops
+expect_part "features of structure" "$out" "all              1     1  100.0 %"
+run 0 prove curve --data hop --split train --min-depth 1 --max-depth 3 --nodes 2 --policy hops/policy.safetensors
+expect_part "a policy on rules that compare" "$out" "             2          12         12         12         12"
+run 0 prove mine --data hop --min-support 5 --held-out 0 --constants
+expect_part "mined" "$out" "p(x,z), p(z,y) -> q(x,y)"
+for rule in 'p(x,z), p(z,y), x != y -> q(x,y)' 'q(x,y), not p(x,y) -> r(x,y)'; do
+    printf 'r1:1:%s\n' "$rule" > hop/rules.txt
+    run 0 prove eval --data hop --score confidence --corruptions 0
+    expect_part "$rule" "$out" "mined from the facts: 1, 3, 0 rules of 1, 2, 3 steps and 1 with constants"
+    expect_part "$rule" "$out" "all                                1   1.000"
+done
+run 2 prove curve --data hop --split train --policy hops/policy.safetensors
+expect_part "negation" "$err" "rules with negation are for the closure and for questions"
 
 # --- warnings ---
 printf 'r1:1:lives(x,bob) -> french(x,x)\nr2:1:lives(X,Y) -> in(X,Y)\n' > kg/rules.txt

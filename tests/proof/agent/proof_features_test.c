@@ -57,6 +57,46 @@ TEST(costs_by_hand) {
     es_kg_destroy(graph);
 }
 
+// A rule that compares is described as the same rule without: a comparison is no relation.
+TEST(comparisons_are_no_goals) {
+    const char *facts = "p(a,b) p(b,c) p(c,a) p(a,d)";
+    EsKnowledgeGraph *graph =
+        make_small_graph(facts, "p(x,z) p(z,y) !=(x,y) -> q(x,y); p(x,z) !=(x,z) -> s(x,x)", "");
+    EsKnowledgeGraph *plain =
+        make_small_graph(facts, "p(x,z) p(z,y) -> q(x,y); p(x,z) -> s(x,x)", "");
+    EsProofFeatures *features = make_features(graph), *plain_features = make_features(plain);
+    EXPECT_EQ(es_proof_features_cost(features, small_atom(graph, "q(a,c)"), 1), 1);
+    EXPECT_EQ(es_proof_features_cost(features, small_atom(graph, "q(a,V1)"), 1), 1);
+    EXPECT_EQ(es_proof_features_cost(features, small_atom(graph, "s(a,a)"), 1), 1);
+    // what is known to fail is no way to a proof
+    EXPECT_EQ(es_proof_features_cost(features, small_atom(graph, "q(a,a)"), 1), ES_PROOF_MAX_COST);
+    EXPECT_EQ(es_proof_features_cost(plain_features, small_atom(plain, "q(a,a)"), 1), 1);
+    const char *goals[] = {"q(a,V1)", "q(a,c)", "s(d,d)", "p(V1,V2)"};
+    for (size_t i = 0; i < ES_COUNT_OF(goals); i++) {
+        float row[ES_PROOF_FEATURES], plain_row[ES_PROOF_FEATURES];
+        EsAtom goal = small_atom(graph, goals[i]), plain_goal = small_atom(plain, goals[i]);
+        es_proof_features_describe(features, (EsAtomSpan){&goal, 1}, ES_GOAL_CONSTRAINED, row);
+        es_proof_features_describe(plain_features, (EsAtomSpan){&plain_goal, 1},
+                                   ES_GOAL_CONSTRAINED, plain_row);
+        for (int e = 0; e < ES_PROOF_FEATURES; e++) {
+            EXPECT(row[e] == plain_row[e]);
+        }
+        if (i ==
+            0) { // its tenth feature of a predicate, part of the format: two body atoms of three
+            EXPECT(row[ES_PROOF_GOAL_FEATURES - ES_PROOF_PREDICATE_FEATURES + 9] == 2.0f / 3.0f);
+        }
+    }
+    // an open comparison in a state is not taken for a goal without hope, which is counted last
+    EsAtom state[2] = {small_atom(graph, "p(a,V1)"), small_atom(graph, "!=(V1,b)")};
+    float row[ES_PROOF_FEATURES];
+    es_proof_features_describe(features, (EsAtomSpan){state, 2}, ES_GOAL_CONSTRAINED, row);
+    EXPECT(row[ES_PROOF_FEATURES - 1] == 0.0f);
+    es_proof_features_destroy(features);
+    es_proof_features_destroy(plain_features);
+    es_kg_destroy(graph);
+    es_kg_destroy(plain);
+}
+
 // The formula of the header over lists of facts and rules, without indices; 0 stands for a free
 // term.
 static int slow_cost(const EsKnowledgeGraph *graph, EsAtom goal, int n_ahead) {
