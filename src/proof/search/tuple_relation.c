@@ -298,18 +298,20 @@ EsStatus es_tuple_add_fact(EsTupleRelation *relation, const int32_t *terms) {
 // --- batches ---
 
 int32_t *es_tuple_buffer_add(EsTupleBuffer *buffer, int32_t n_words) {
-    if (buffer->count == buffer->capacity) {
-        int64_t n = ES_MAX(2 * buffer->capacity, 256);
-        size_t used = (size_t)buffer->count;
+    if (buffer->count == buffer->capacity || n_words > buffer->item_words) {
+        int is_full = buffer->count == buffer->capacity;
+        int64_t n = is_full ? ES_MAX(2 * buffer->capacity, 256) : buffer->capacity;
         // one word at least: tuples without terms
-        size_t item_bytes = (size_t)ES_MAX(n_words, 1) * sizeof(int32_t);
-        if (es_reallocate((void **)&buffer->words, used * item_bytes, (size_t)n * item_bytes) !=
-                ES_STATUS_OK ||
+        int32_t most = ES_MAX(ES_MAX(n_words, buffer->item_words), 1);
+        size_t used = (size_t)buffer->count;
+        if (es_reallocate((void **)&buffer->words, used * (size_t)n_words * sizeof(int32_t),
+                          (size_t)n * (size_t)most * sizeof(int32_t)) != ES_STATUS_OK ||
             es_reallocate((void **)&buffer->places, used * sizeof(uint32_t),
                           (size_t)n * sizeof(uint32_t)) != ES_STATUS_OK) {
             return NULL;
         }
         buffer->capacity = n;
+        buffer->item_words = most;
     }
     return buffer->words + (size_t)buffer->count++ * (size_t)n_words;
 }

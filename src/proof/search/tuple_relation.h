@@ -74,6 +74,7 @@ typedef struct EsTupleBuffer {
     int32_t *words;   // owned
     uint32_t *places; // slots of the accepted; owned
     int64_t count, capacity;
+    int32_t item_words; // that there is room for; relations of other widths share a buffer
     int64_t n_accepted;
 } EsTupleBuffer;
 

@@ -205,6 +205,7 @@ static EsAnswers ask(const EsKnowledgeGraph *graph, EsThreadPool *pool, EsAtom f
     EsAnswersSettings settings = es_answers_defaults();
     EsAnswers answers;
     settings.closure_limit = closure_limit;
+    settings.keeps_closure = 1;
     settings.prover.max_states = 20000;
     REQUIRE_OK(es_answers_find(graph, &settings, pool, form, &answers));
     return answers;
@@ -217,9 +218,14 @@ static int replay_proofs(const EsKnowledgeGraph *graph, const EsAnswers *answers
     for (int32_t i = 0; i < answers->count && n_trees < 4; i++) {
         EsProofTree *tree;
         EsProverAnswer found;
-        if (answers->items[i].n_steps > 0) {
-            REQUIRE_OK(es_proof_tree_find(graph, &settings, answers->items[i].atom, &tree, &found));
-            EXPECT_EQ(found.depth, answers->items[i].n_steps);
+        EsAnswer answer = answers->items[i];
+        if (answer.n_steps > 0) {
+            if (answer.n_steps == ES_ANSWER_BEYOND) {
+                REQUIRE_OK(es_proof_tree_derive(answers->closure, answer.atom, &tree));
+            } else {
+                REQUIRE_OK(es_proof_tree_find(graph, &settings, answer.atom, &tree, &found));
+                EXPECT_EQ(found.depth, answer.n_steps);
+            }
             REQUIRE_OK(es_proof_tree_check(tree));
             es_proof_tree_destroy(tree);
             n_trees++;
@@ -232,7 +238,7 @@ static void compare_question(const char *part, const EsKnowledgeGraph *graph, Es
                              EsAtom form, Totals *totals) {
     int n_said = count_said(part, graph, form);
     EsAnswers answers = ask(graph, pool, form, 100000);
-    EXPECT_EQ(answers.count + answers.n_deeper + answers.n_undecided, n_said);
+    EXPECT_EQ(answers.count, n_said);
     for (int32_t i = 0; i < answers.count; i++) {
         EXPECT(says(part, graph, answers.items[i].atom));
     }
@@ -240,8 +246,8 @@ static void compare_question(const char *part, const EsKnowledgeGraph *graph, Es
     totals->n_trees += replay_proofs(graph, &answers);
     // the search finds the same within its limits
     EsAnswers searched = ask(graph, pool, form, 0);
-    if (searched.is_complete && answers.is_complete) {
-        EXPECT_EQ(searched.count, answers.count);
+    if (searched.is_complete && answers.n_undecided == 0) {
+        EXPECT_EQ(searched.count, answers.count - answers.n_deeper);
         for (int32_t i = 0; i < ES_MIN(searched.count, answers.count); i++) {
             EXPECT(es_atom_equals(searched.items[i].atom, answers.items[i].atom));
         }
@@ -263,7 +269,7 @@ static void compare_questions(const char *part, const EsKnowledgeGraph *graph, E
         compare_question(part, graph, pool, open, totals);
         // a ground question
         EsAnswers answers = ask(graph, pool, form, 100000);
-        EXPECT_EQ(answers.count + answers.n_deeper + answers.n_undecided, says(part, graph, form));
+        EXPECT_EQ(answers.count, says(part, graph, form));
         totals->n_ground++;
         es_answers_destroy(&answers);
     }
