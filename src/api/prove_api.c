@@ -163,16 +163,22 @@ EsStatus es_prove_ask(EsProve *prove, const char *text, EsProveAnswers *answers_
     prove->answers = NULL;
     EsStatus status = es_allocate((size_t)ES_MAX(answers.count, 1) * sizeof *prove->answers,
                                   (void **)&prove->answers);
-    for (int32_t i = 0; i < answers.count && status == ES_STATUS_OK; i++) {
-        EsAtom atom = answers.items[i].atom;
-        prove->answers[i] = (EsProveAnswer){.predicate = graph->predicate_names[atom.predicate],
-                                            .a = graph->constant_names[atom.a],
-                                            .b = graph->constant_names[atom.b],
-                                            .n_steps = answers.items[i].n_steps};
+    // those whose proofs are beyond the limits come last and are left out
+    int32_t count = 0;
+    for (; count < answers.count && answers.items[count].n_steps != ES_ANSWER_BEYOND &&
+           status == ES_STATUS_OK;
+         count++) {
+        EsAtom atom = answers.items[count].atom;
+        prove->answers[count] = (EsProveAnswer){.predicate = graph->predicate_names[atom.predicate],
+                                                .a = graph->constant_names[atom.a],
+                                                .b = graph->constant_names[atom.b],
+                                                .n_steps = answers.items[count].n_steps};
     }
     if (status == ES_STATUS_OK) {
-        *answers_out = (EsProveAnswers){
-            .items = prove->answers, .count = answers.count, .is_complete = answers.is_complete};
+        *answers_out =
+            (EsProveAnswers){.items = prove->answers,
+                             .count = count,
+                             .is_complete = answers.is_complete && answers.n_undecided == 0};
     }
     es_answers_destroy(&answers);
     return status;
