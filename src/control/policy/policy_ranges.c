@@ -61,10 +61,11 @@ EsStatus es_policy_ranges_check(const EsPolicyRanges *ranges, const EsGrowthSett
                                 const char *path) {
     for (size_t i = 0; i < ES_COUNT_OF(list); i++) {
         const double *ends = range_in(ranges, &list[i]), value = value_of(&list[i], settings);
-        if (value >= 0 && (value < ends[0] || value > ends[1])) {
-            return ES_FAIL(INPUT,
-                           "%s: the policy is for hosts of %g to %g %s; this run has %.4g (%s)",
-                           path, ends[0], ends[1], list[i].measure, value, list[i].option);
+        // more budget than a policy has seen is as good as none
+        int is_too_large = value > ends[1] && strcmp(list[i].name, "budget") != 0;
+        if (value >= 0 && (value < ends[0] || is_too_large)) {
+            return ES_FAIL(INPUT, "%s: the policy is for %g to %g %s; this run has %.4g (%s)", path,
+                           ends[0], ends[1], list[i].measure, value, list[i].option);
         }
     }
     return ES_STATUS_OK;

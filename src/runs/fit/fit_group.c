@@ -70,9 +70,10 @@ static EsStatus create_candidates(EsFitGroup *group, const int *candidates, int 
     }
     group->n = n;
     group->options.growth.n_envs = n;
-    // a learned policy that was asked for sees the limit as its budget, and masks keep it
-    if (group->policy_name[0] != '\0' &&
-        es_policy_parse_kind(group->policy_name) == ES_POLICY_LEARNED) {
+    // a learned policy that was asked for sees the limit as its budget, and masks keep it; one that
+    // is chosen does not, neither now nor when candidates are dropped or loaded
+    if (group->options.policy[0] != '\0' &&
+        es_policy_parse_kind(group->options.policy) == ES_POLICY_LEARNED) {
         group->options.growth.settings.max_parameters =
             (int32_t)ES_MIN(group->options.max_parameters, INT32_MAX);
     }
@@ -209,6 +210,9 @@ static EsAction limit_action(const EsFitGroup *group, int env, EsAction action) 
     int slot = es_action_value(&action, ES_HEAD_SLOT);
     int is_gated = es_style_algorithm(es_action_value(&action, ES_HEAD_STYLE)) == ES_ALGORITHM_GATE;
     int64_t left = parameters_left(group, env);
+    if (es_growth_settings(group->growth)->max_parameters > 0) {
+        return action; // the masks it was drawn from keep the limit
+    }
     if (op == ES_GROWTH_OP_SET_ALPHA_TARGET && is_gated &&
         es_growth_settings(group->growth)->gate_parameters[slot] > left) {
         return es_action_wait();

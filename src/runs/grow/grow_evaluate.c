@@ -353,6 +353,9 @@ static EsStatus run_variant(Contest *contest, int a) {
     int64_t n_parameters = find_final_size(contest);
     // hosts come in a few sizes: a tenth more, so that the nearest is rarely the host itself
     int64_t n_static = n_parameters + n_parameters / 10;
+    if (runner->settings->max_parameters > 0) {
+        n_static = ES_MIN(n_static, (int64_t)runner->settings->max_parameters);
+    }
     EsHostSpec host;
     switch (es_grow_baseline_parse(contest->evaluation->variants[a].name)) {
     case ES_BASELINE_WIDER:

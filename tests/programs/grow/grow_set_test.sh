@@ -37,6 +37,12 @@ for policy in random heuristic a/policy.safetensors; do
     expect_text "hosts of $policy beyond the budget" "$(ask tight "select count(*) from episodes where parameter_ratio * 438 > 600.5")" 0
     [[ $(ask tight "select max(n_germinated) from episodes") -gt 0 ]] || fail "$policy germinates nothing"
 done
+# hosts to compare with stay within it, too, even where a tenth more would not
+run 0 grow "${host[@]}" --policy heuristic --max-params 460 --episode-steps 60 --rounds 0 --eval 4 --evaluate.against=wider,deeper --out tighter
+# a policy learns under a budget
+run 0 grow "${small[@]}" --max-params 600 --rounds 2 --eval 0 --out learned
+expect_text "updates under a budget" "$(ask learned "select count(*) || ' ' || sum(is_skipped) from event_update_completed")" "2 0"
+expect_text "hosts beyond the budget" "$(ask learned "select count(*) from episodes where parameter_ratio * 438 > 600.5")" 0
 run 2 grow "${host[@]}" --policy random --max-params 400 --rounds 1 --eval 0 --out small
 expect_part "a budget below the host" "$err" "a budget of 400 parameters is too small: the host alone has 438"
 finish

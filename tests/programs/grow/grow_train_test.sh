@@ -136,7 +136,7 @@ assert arms["scratch"]["parameter_ratio"] == policy["parameter_ratio"]
 assert arms["scratch"]["fossils"] == [1] * 8, arms["scratch"]["fossils"]
 assert arms["scratch"]["test_accuracy"] != policy["test_accuracy"]
 mean = sum(policy["parameter_ratio"]) / 8
-assert 1 < arms["wider"]["parameter_ratio"][0] <= mean + 1e-3
+assert 1 < arms["wider"]["parameter_ratio"][0] <= 1.1 * mean + 1e-3
 for name in ("wider", "deeper"):
     assert len(set(arms[name]["parameter_ratio"])) == 1
 assert max(arms["topologies"]["parameter_ratio"]) <= mean + 1e-3 and sum(arms["topologies"]["fossils"]) > 0
