@@ -120,6 +120,20 @@ expect_part "a cycle" "$err" "win"
 run 2 prove query "win(X,Y)" --data no
 expect_part "a cycle" "$err" "lose"
 
+cat > lost.pl << 'END'
+p(a,b).
+s(a).
+q(X,Y) :- p(X,Y), s(X).
+r(X,Y) :- p(X,Y), \+ q(X,Y).
+END
+for command in "query r(X,Y)" "query r(a,b)" "query r(X,Y),p(X,Y)" "closure"; do
+    # shellcheck disable=SC2086 # a command and its question
+    run 2 prove $command --data lost.pl --skip-unknown
+    expect_part "$command without two clauses" "$err" "rules with negation need every clause, and 2 were passed over"
+done
+run 2 prove query "r(a,b)" --data lost.pl --skip-unknown --closure-limit 0
+expect_part "no closure" "$err" "rules with negation need every clause"
+
 # --- learning, mining and confidences beside comparisons and negation, which are no relations ---
 mkdir hop
 for ((i = 0; i < 12; i++)); do printf 'p(a%d,b%d).\np(b%d,c%d).\nq(a%d,c%d).\n' $i $i $i $i $i $i; done > hop/train.txt
