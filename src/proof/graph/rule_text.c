@@ -235,6 +235,10 @@ static EsStatus number_term(Numbering *numbering, EsNameText name, int32_t *term
     return ES_STATUS_OK;
 }
 
+static EsStatus check_operand(const EsTextLines *lines, EsKgTest test, EsNameText name) {
+    return is_variable(name) ? ES_STATUS_OK : es_text_check_operand(lines, test, name);
+}
+
 static EsStatus number_literal(Numbering *numbering, const EsAtomText *spelt, EsKgTest test,
                                EsAtom *atom) {
     char text[ES_KG_MAX_NAME_BYTES];
@@ -244,9 +248,13 @@ static EsStatus number_literal(Numbering *numbering, const EsAtomText *spelt, Es
         ES_TRY(number_term(numbering, spelt->a, &atom->a));
         return number_term(numbering, spelt->b, &atom->b);
     }
-    ES_TRY(test != ES_KG_NO_TEST
-               ? es_kg_builder_intern_test(numbering->builder, test, &atom->predicate)
-               : intern(numbering->builder, ES_KG_PREDICATE, spelt->predicate, &atom->predicate));
+    if (test == ES_KG_NO_TEST) {
+        ES_TRY(intern(numbering->builder, ES_KG_PREDICATE, spelt->predicate, &atom->predicate));
+    } else {
+        ES_TRY(check_operand(numbering->lines, test, spelt->a));
+        ES_TRY(check_operand(numbering->lines, test, spelt->b));
+        ES_TRY(es_kg_builder_intern_test(numbering->builder, test, &atom->predicate));
+    }
     ES_TRY(number_term(numbering, spelt->a, &atom->a));
     return number_term(numbering, spelt->b, &atom->b);
 }

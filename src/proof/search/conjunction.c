@@ -54,11 +54,16 @@ static EsStatus find_number(const EsTextLines *lines, EsNameText name, const cha
                : ES_LINE_FAIL(lines, name.inside.text, "unknown %s %s", what, excerpt);
 }
 
+static int is_variable(EsNameText name) {
+    char first = name.inside.text[0];
+    return !name.is_quoted && (isupper((unsigned char)first) || first == '_' || first == '?');
+}
+
 static EsStatus number_term(const EsKnowledgeGraph *graph, const EsTextLines *lines,
                             EsNameText name, EsConjunction *question, int32_t *term) {
     EsPiece piece = name.inside;
     char first = piece.text[0];
-    if (name.is_quoted || !(isupper((unsigned char)first) || first == '_' || first == '?')) {
+    if (!is_variable(name)) {
         return find_number(lines, name, "constant", graph->constant_names, graph->n_constants,
                            term);
     }
@@ -91,6 +96,9 @@ static EsStatus add_comparison(const EsKnowledgeGraph *graph, const EsTextLines 
         char word[ES_KG_MAX_NAME_BYTES + 1];
         word[es_name_text_copy(name, word, sizeof word - 1)] = '\0';
         operand->value = es_kg_integer(word);
+        if (!is_variable(name)) {
+            ES_TRY(es_text_check_operand(lines, literal->test, name));
+        }
         if (operand->value == ES_KG_NO_INTEGER || es_kg_constant(graph, word) != 0) {
             ES_TRY(number_term(graph, lines, name, question, &operand->term));
         }

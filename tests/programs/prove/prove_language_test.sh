@@ -79,6 +79,16 @@ expect_text "an integer that the graph does not have" "$out" "age(X,Y), Y < 12: 
   X = ann, Y = 7
   X = cy, Y = -3"
 
+run 2 prove query "age(X,Y), Y < 7.5" --data ages
+expect_part "a decimal" "$err" 'question:1:15: "7.5" is compared by <, which takes integers of at most 18 digits'
+run 2 prove query "age(X,Y), Y > old" --data ages
+expect_part "a name that the graph has" "$err" 'question:1:15: "old" is compared by >, which takes integers'
+printf 'price(a,5).\ncheap(X,X) :- price(X,P), P < 9.5.\ncheap(X,X) :- price(X,P), P < 5.\n' > price.pl
+run 2 prove query "cheap(X,Y)" --data price.pl
+expect_part "a decimal in Prolog" "$err" "price.pl:2:31: a comparison in order with a constant that is no integer of at most 18 digits"
+run 0 prove query "cheap(X,Y)" --data price.pl --skip-unknown --json
+expect_part "a decimal, passed over" "$out" '"complete": false'
+
 # --- negation ---
 mkdir no
 printf 'edge(a,b).\nedge(b,c).\nedge(d,a).\nnode(a,a).\nnode(b,b).\nnode(c,c).\nnode(d,d).\n' > no/train.txt

@@ -166,6 +166,15 @@ TEST(bad_rules_are_refused_with_their_place) {
         {"r:1:p(x,y), x < z -> q(x,y)",
          "rules.txt:1:17: the variable \"z\" of the comparison or negation "
          "is not in the body, in an atom predicate(a,b)"},
+        {"r:1:p(x,y), y < 9.5 -> q(x,y)",
+         "rules.txt:1:17: \"9.5\" is compared by <, which takes integers of at most 18 digits, "
+         "without leading zeros"},
+        {"r:1:p(x,y), -1234567890123456789 >= y -> q(x,y)",
+         "rules.txt:1:13: \"-1234567890123456789\" is compared by >=, which takes integers of at "
+         "most 18 digits, without leading zeros"},
+        {"r:1:p(x,y), 'old' <= y -> q(x,y)",
+         "rules.txt:1:13: \"old\" is compared by <=, which takes integers of at most 18 digits, "
+         "without leading zeros"},
         {"r:1:1 < 2 -> q(a,b)",
          "rules.txt:1:1: the body has no atom but comparisons and negations"},
         {"\n\nr:1:p(x,y) -> q(x,z)",
@@ -207,12 +216,12 @@ TEST(variables_constants_and_comparisons) {
 }
 
 TEST(comparisons_have_many_spellings) {
-    static const char written[] = "p(x,y), x != y, y < 10, x >= '<' -> q(x,y)";
-    expect_rule("p(x,y), x != y, y < 10, x >= '<' -> q(x,y)", written);
-    expect_rule("p(x,y),x!=y,y<10,x>='<'->q(x,y).", written);
-    expect_rule(" p( x , y ) ,x  !=y, y<10 , x>=\"<\" -> q(x,y)", written);
-    expect_rule("p(x,y), -3 <= y, 'it''s' > \"a\\\"b\" -> q(x,y)",
-                "p(x,y), -3 <= y, it's > a\"b -> q(x,y)");
+    static const char written[] = "p(x,y), x != y, y < 10, x != '<' -> q(x,y)";
+    expect_rule("p(x,y), x != y, y < 10, x != '<' -> q(x,y)", written);
+    expect_rule("p(x,y),x!=y,y<10,x!='<'->q(x,y).", written);
+    expect_rule(" p( x , y ) ,x  !=y, y<10 , x!=\"<\" -> q(x,y)", written);
+    expect_rule("p(x,y), -3 <= y, 'it''s' != \"a\\\"b\", y>='7' -> q(x,y)",
+                "p(x,y), -3 <= y, it's != a\"b, y >= 7 -> q(x,y)");
     expect_rule("'two words'(x,y), \"a,b\"(y,'c d') -> '->'(x,y)",
                 "'two words'(x,y), 'a,b'(y,'c d') -> '->'(x,y)");
     expect_rule("p(x,y), not q(x,paris), \\+'r s'(y,x) -> q(x,y)",
