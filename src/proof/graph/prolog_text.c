@@ -419,10 +419,14 @@ static int is_same_name(const Term *term, const Term *other) {
            memcmp(term->text, other->text, ES_MIN(term->bytes, sizeof term->text)) == 0;
 }
 
-// The number of a variable; a plain _ is a new one each time. Returns 0 when there are too many.
+// A plain _ is a new variable each time.
+static int is_nameless(const Term *term) {
+    return term->is_variable && term->bytes == 1 && term->text[0] == '_';
+}
+
+// The number of a variable. Returns 0 when there are too many.
 static int32_t number_variable(Variables *variables, const Term *term) {
-    int is_nameless = term->bytes == 1 && term->text[0] == '_';
-    for (int i = 0; i < variables->count && !is_nameless; i++) {
+    for (int i = 0; i < variables->count && !is_nameless(term); i++) {
         if (is_same_name(variables->known[i], term)) {
             return -1 - i;
         }
@@ -458,9 +462,10 @@ static int is_compared(const Clause *clause, const Term *term) {
     return 0;
 }
 
-// Returns whether a variable is in an atom of the body; constants always are.
+// Returns whether a variable of the head or of a test is in an atom of the body, which a plain _
+// never is; constants always are.
 static int is_bound(const Clause *clause, const Term *term) {
-    for (int k = 1; k < clause->n_literals && term->is_variable; k++) {
+    for (int k = 1; k < clause->n_literals && term->is_variable && !is_nameless(term); k++) {
         const Literal *literal = &clause->literals[k];
         if (literal->test == ES_KG_NO_TEST && !literal->is_integer_check &&
             (is_same_name(&literal->a, term) || is_same_name(&literal->b, term))) {

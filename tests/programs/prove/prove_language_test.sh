@@ -144,6 +144,15 @@ done
 run 2 prove query "r(a,b)" --data lost.pl --skip-unknown --closure-limit 0
 expect_part "no closure" "$err" "rules with negation need every clause"
 
+printf 'p(a,b).\nq(a,c).\nh(X,X) :- p(X,_), \\+ q(X,_).\n' > plain.pl
+run 2 prove closure --data plain.pl
+expect_part "a plain _ in a negation" "$err" "plain.pl:3:24: a compared or negated variable that is in no other atom of the body"
+printf 'p(a,b).\nh(X,_) :- p(X,_).\ng(X,X) :- p(X,_).\n' > plain.pl
+run 2 prove closure --data plain.pl
+expect_part "a plain _ in a head" "$err" "plain.pl:2:3: a variable of the head that is in no atom of the body"
+run 0 prove query "g(X,Y)" --data plain.pl --skip-unknown
+expect_part "a plain _ in an atom" "$out" "g(X,Y): 1 answer"
+
 # --- learning, mining and confidences beside comparisons and negation, which are no relations ---
 mkdir hop
 for ((i = 0; i < 12; i++)); do printf 'p(a%d,b%d).\np(b%d,c%d).\nq(a%d,c%d).\n' $i $i $i $i $i $i; done > hop/train.txt
