@@ -208,6 +208,12 @@ expect_text "all atoms, read back" "$(grep -c . again.txt)" 3
 expect_part "all atoms, in quotes" "$(cat again.txt)" "'lives in'('Anna O\\'Neil','New York, NY')."
 run 0 prove query "'is from'('Anna O''Neil',X)" --data again
 expect_part "a derived atom, now a fact" "$out" "fact  'is from'('Anna O\\'Neil','the US')"
+printf "p('a\tb','c\td').\np(e,f).\nq(X,Y) :- p(X,Y).\n" > tabs.pl
+run 0 prove closure --data tabs.pl --out again/train.txt
+printf 'r:1:q(x,y) -> p(x,y)\n' > again/rules.txt
+run 0 prove closure --data again --out again.txt
+expect_text "names with tabs, read back" "$(sort again.txt)" "$(sort again/train.txt)"
+expect_text "names with tabs, read back" "$(grep -c . again.txt)" 4
 run 0 prove export --data kg --out names.pl
 run 0 prove query "'is from'(X,Y)" --data names.pl
 expect_part "through Prolog" "$out" "'is from'('Anna O\\'Neil','the US')"

@@ -51,6 +51,27 @@ TEST(depths_go_to_the_queries_they_name) {
     es_kg_destroy(graph);
 }
 
+// The first constant of a fact that is read from one line.
+static void expect_first(const char *line, const char *name) {
+    EsKnowledgeGraph *graph;
+    REQUIRE_OK(build_case(line, NULL, NULL, &graph));
+    EXPECT_EQ(graph->n_facts, 1);
+    EXPECT_TEXT(graph->constant_names[graph->facts[0].a], name);
+    es_kg_destroy(graph);
+}
+
+TEST(a_tab_makes_columns_outside_of_quotes_and_brackets) {
+    expect_first("p('a\tb','c\td').\n", "a\tb");
+    expect_first("'p\tq'(a,b).\n", "a");
+    expect_first("p( a,\tb )\n", "a");
+    expect_first("p(\"a)\tb\",'c\\'\td').\n", "a)\tb");
+    expect_first("O'Neil\tp\tO'Hara\n", "O'Neil");
+    expect_first("'t Hooft\tp\t's-Hertogenbosch\n", "'t Hooft");
+    expect_first("'a'\tp\t'b'\n", "'a'");
+    expect_first("open (\tp\tx\n", "open (");
+    expect_first("shut )\tp\t(y)\n", "shut )");
+}
+
 // Quotes belong to the names of columns, and to no others.
 TEST(depths_may_quote_their_names) {
     const char *const triples[] = {"p('a',\"b\").\n", "'a'\tp\t\"b\"\n"};
