@@ -80,17 +80,22 @@ static int is_atom_at(EsPiece piece) {
     return rest.bytes > 0 && rest.text[0] == '(';
 }
 
-// Take one side of a comparison: a name in quotes, or up to a blank, comma or operator.
+// Take one side of a comparison: a name in quotes, or up to a blank, comma or operator. A period at
+// the end of the line is no part of it.
 static EsStatus take_operand(const EsTextLines *lines, EsPiece *rest, EsNameText *name) {
     *rest = es_piece_skip_blanks(*rest);
     if (rest->bytes > 0 && is_any_of(rest->text[0], "'\"") &&
-        es_text_take_quoted(rest, "<>!,-", name)) {
+        es_text_take_quoted(rest, "<>!,-.", name)) {
         return es_text_check_name(lines, *name, "term");
     }
     EsPiece bare = {rest->text, 0};
     while (rest->bytes > 0 && !is_any_of(rest->text[0], " \t,<>!()") && !starts_with_arrow(*rest)) {
         *rest = cut_front(*rest, 1);
         bare.bytes++;
+    }
+    if (rest->bytes == 0 && bare.bytes > 0 && bare.text[bare.bytes - 1] == '.') {
+        *rest = (EsPiece){rest->text - 1, 1};
+        bare.bytes--;
     }
     *name = es_name_text_bare(bare);
     return es_text_check_name(lines, *name, "term of a comparison");

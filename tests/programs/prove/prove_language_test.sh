@@ -52,6 +52,13 @@ expect_text "several goals" "$out" "near(X,Y), lives(Y,paris), X != ann: 1 answe
       |- lives(ann,paris)  fact
       \`- cy != ann         comparison
       lives(ann,paris)  fact"
+for question in "near(X,_), X != ann." "near(X,_), X != 'ann'." "near(X,_), X != ann ." "X != ann, near(X,_)."; do
+    run 0 prove query "$question" --data kg
+    expect_text "a period" "$out" "$question: 1 answer
+  X = cy"
+done
+run 2 prove query "near(X,_), X != ." --data kg
+expect_part "a period alone" "$err" "question:1:17: the term of a comparison has no name"
 run 0 prove query "near(X,_), lives(X,_)" --data kg
 expect_text "a plain _ makes no answers" "$out" "near(X,_), lives(X,_): 2 answers
   X = ann
@@ -74,8 +81,8 @@ run 2 prove query "near(X,Y), Z != X" --data kg
 expect_part "a variable" "$err" 'question:1:12: the variable "Z" is compared, but in no atom predicate(a,b)'
 run 2 prove query "near(X,Y), " --data kg
 expect_part "an end" "$err" 'question:1:11: the line ends where an atom is expected'
-run 0 prove query "age(X,Y), Y < 12" --data ages
-expect_text "an integer that the graph does not have" "$out" "age(X,Y), Y < 12: 2 answers
+run 0 prove query "age(X,Y), Y < 12." --data ages
+expect_text "an integer that the graph does not have" "$out" "age(X,Y), Y < 12.: 2 answers
   X = ann, Y = 7
   X = cy, Y = -3"
 
