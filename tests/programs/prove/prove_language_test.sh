@@ -132,10 +132,10 @@ run 2 prove depths --data no --split train
 expect_part "depths" "$err" "rules with negation are for the closure and for questions"
 printf 'r:1:%s\n' 'edge(x,y), not lose(y,y) -> win(x,x)' 'win(x,x) -> lose(x,x)' > no/rules.txt
 run 2 prove closure --data no
-expect_part "a cycle" "$err" "lose"
-expect_part "a cycle" "$err" "win"
+cycle="negation in a cycle, so that nothing is decided first: lose <- win <- not lose"
+expect_text "a cycle" "$err" "esper prove closure: $cycle"
 run 2 prove query "win(X,Y)" --data no
-expect_part "a cycle" "$err" "lose"
+expect_text "a cycle" "$err" "esper prove query: $cycle"
 
 cat > lost.pl << 'END'
 p(a,b).
