@@ -273,9 +273,10 @@ FuzzVerdict fuzz_soft_facts(const uint8_t *data, size_t bytes) {
 static FuzzVerdict ask_all(const EsKnowledgeGraph *graph, const char *text) {
     EsConjunction question;
     EsConjunctionAnswers answers;
+    const EsClosureSettings settings = {.limit = 1000};
     FuzzVerdict verdict = fuzz_judge(es_conjunction_parse(graph, text, &question));
     if (verdict == FUZZ_ACCEPTED) {
-        FUZZ_OK(es_conjunction_find(graph, &question, 1000, &answers));
+        FUZZ_OK(es_conjunction_find(graph, &question, &settings, &answers));
         for (int32_t i = 0; i < answers.count; i++) {
             const int32_t *row = es_conjunction_row(&answers, i);
             for (int k = 0; k < question.n_goals; k++) {

@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "base/words.h"
 #include "proof/graph/knowledge_text.h"
-#include "proof/search/closure.h"
 #include "proof/search/proof_array.h"
 
 // --- the text ---
@@ -396,7 +395,7 @@ static void make_distinct(const EsConjunction *question, EsConjunctionAnswers *a
 }
 
 EsStatus es_conjunction_find(const EsKnowledgeGraph *graph, const EsConjunction *question,
-                             int32_t closure_limit, EsConjunctionAnswers *answers) {
+                             const EsClosureSettings *settings, EsConjunctionAnswers *answers) {
     memset(answers, 0, sizeof *answers);
     answers->n_variables = question->n_variables;
     answers->is_complete = 1;
@@ -404,13 +403,17 @@ EsStatus es_conjunction_find(const EsKnowledgeGraph *graph, const EsConjunction 
     Join join = {.graph = graph, .question = question, .answers = answers};
     Binding none = {{0}};
     EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(es_closure_create(graph, closure_limit, &closure));
+    ES_TRY_GOTO(es_closure_create_with(graph, settings, &closure));
     answers->is_closure_known = closure->is_complete;
     answers->n_closure = closure->count;
     ES_TRY_GOTO(index_closure(&join, closure));
     ES_TRY_GOTO(join_goals(&join, (1u << question->n_goals) - 1u, &none));
     make_distinct(question, answers);
     answers->is_complete &= closure->is_complete && graph->n_skipped == 0;
+    if (settings->keeps_provenance) {
+        answers->closure = closure;
+        closure = NULL;
+    }
 done:
     es_closure_destroy(closure);
     es_release(join.by_a);
@@ -423,6 +426,7 @@ done:
 
 void es_conjunction_answers_destroy(EsConjunctionAnswers *answers) {
     es_release(answers->rows);
+    es_closure_destroy(answers->closure);
     memset(answers, 0, sizeof *answers);
 }
 

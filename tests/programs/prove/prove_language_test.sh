@@ -75,6 +75,8 @@ for part in '"count": 2' '"complete": true' '"X": "ann"' '"rule": "lives(x,z), l
 done
 run 0 prove query "near(X,Y), lives(Y,Z)" --data kg --closure-limit 4 --json
 expect_part "a closure that was stopped" "$out" '"complete": false'
+run 0 prove query "near(X,Y), lives(Y,Z)" --data kg --closure-limit 6 --max-depth 1 --explain
+expect_part "a proof of a closure that was stopped" "$out" "near(ann,cy)         rule 2: lives(x,z)"
 run 2 prove query "near(X,Y), lives(Y,pari)" --data kg
 expect_part "a name" "$err" 'question:1:20: unknown constant "pari"; did you mean "paris"?'
 run 2 prove query "near(X,Y), Z != X" --data kg
@@ -119,6 +121,19 @@ far(c,d)              rule 4: 'a' != y, apart(x,y) -> far(x,y)
    |- node(d,d)       fact
    |- c != d          comparison
    \`- not reach(c,d)  does not follow"
+run 0 prove query "far(c,d), edge(d,X)" --data no --max-depth 1 --explain
+expect_text "several goals beyond the limits have proofs, too" "$out" "far(c,d), edge(d,X): 1 answer
+  X = a
+      far(c,d)              rule 4: 'a' != y, apart(x,y) -> far(x,y)
+      |- a != d             comparison
+      \`- apart(c,d)         rule 3: node(x,x), node(y,y), x != y, not reach(x,y) -> apart(x,y)
+         |- node(c,c)       fact
+         |- node(d,d)       fact
+         |- c != d          comparison
+         \`- not reach(c,d)  does not follow
+      edge(d,a)  fact"
+run 0 prove query "far(c,d), edge(d,X)" --data no --max-depth 1 --explain --json
+expect_part "JSON" "$out" '"negation": true'
 run 0 prove query "apart(d,c)" --data no
 expect_text "reached by three edges" "$out" "apart(d,c): no, it does not follow"
 run 0 prove closure --data no

@@ -329,7 +329,8 @@ static void compare_conjunctions(const char *part, const EsKnowledgeGraph *graph
     EsConjunctionAnswers answers;
     EXPECT(es_question_is_conjunction(text.text));
     REQUIRE_OK(es_conjunction_parse(graph, text.text, &question));
-    REQUIRE_OK(es_conjunction_find(graph, &question, 100000, &answers));
+    const EsClosureSettings settings = {.limit = 100000};
+    REQUIRE_OK(es_conjunction_find(graph, &question, &settings, &answers));
     EXPECT(answers.is_complete);
     EXPECT_EQ(answers.count, count_rows(part, graph, goals, n_goals, differs));
     for (int32_t i = 0; i < answers.count; i++) {
