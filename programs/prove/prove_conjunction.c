@@ -9,17 +9,23 @@
 typedef struct GoalProof {
     EsAtom atom;
     int is_fact;
-    EsProofTree *tree; // NULL for a fact, and where no proof is within the limits; owned
+    EsProofTree *tree; // NULL for a fact; owned
 } GoalProof;
 
-static EsStatus find_proof(const EsProveConjunction *ask, EsAtom atom, GoalProof *proof) {
+// A shortest proof within the limits, else the first that the closure met.
+static EsStatus find_proof(const EsProveConjunction *ask, const EsConjunctionAnswers *answers,
+                           EsAtom atom, GoalProof *proof) {
     EsProverAnswer found;
     *proof = (GoalProof){atom, es_kg_has_fact(ask->graph, atom), NULL};
     if (proof->is_fact) {
         return ES_STATUS_OK;
     }
     ES_TRY(es_proof_tree_find(ask->graph, &ask->prover, atom, &proof->tree, &found));
-    return proof->tree != NULL ? es_proof_tree_check(proof->tree) : ES_STATUS_OK;
+    if (proof->tree == NULL) {
+        ES_TRY(es_proof_tree_derive(answers->closure, atom, &proof->tree));
+    }
+    ES_ASSERT(proof->tree != NULL);
+    return es_proof_tree_check(proof->tree);
 }
 
 static json_t *text_json(const char *text) {
@@ -30,15 +36,15 @@ static json_t *text_json(const char *text) {
 
 // --- JSON ---
 
-static EsStatus goal_json(const EsProveConjunction *ask, EsAtom atom, json_t *list) {
+static EsStatus goal_json(const EsProveConjunction *ask, const EsConjunctionAnswers *answers,
+                          EsAtom atom, json_t *list) {
     char text[ES_KG_ATOM_TEXT_BYTES];
     GoalProof proof;
     es_kg_format_atom(ask->graph, atom, text, sizeof text);
-    ES_TRY(find_proof(ask, atom, &proof));
+    ES_TRY(find_proof(ask, answers, atom, &proof));
     json_t *object = json_pack("{s:o, s:b}", "atom", text_json(text), "fact", proof.is_fact);
     if (!proof.is_fact) {
-        json_object_set_new(object, "proof",
-                            proof.tree != NULL ? es_prove_tree_json(proof.tree) : json_null());
+        json_object_set_new(object, "proof", es_prove_tree_json(proof.tree));
     }
     json_array_append_new(list, object);
     es_proof_tree_destroy(proof.tree);
@@ -46,7 +52,8 @@ static EsStatus goal_json(const EsProveConjunction *ask, EsAtom atom, json_t *li
 }
 
 static EsStatus row_json(const EsProveConjunction *ask, const EsConjunction *question,
-                         const int32_t *row, json_t *list) {
+                         const EsConjunctionAnswers *answers, int32_t i, json_t *list) {
+    const int32_t *row = es_conjunction_row(answers, i);
     json_t *bindings = json_object(), *goals = json_array();
     EsStatus status = ES_STATUS_OK;
     for (int v = 1; v <= question->n_variables; v++) {
@@ -58,7 +65,7 @@ static EsStatus row_json(const EsProveConjunction *ask, const EsConjunction *que
         }
     }
     for (int k = 0; k < question->n_goals && ask->explains && status == ES_STATUS_OK; k++) {
-        status = goal_json(ask, es_conjunction_goal(question, k, row), goals);
+        status = goal_json(ask, answers, es_conjunction_goal(question, k, row), goals);
     }
     json_t *object = json_pack("{s:o}", "bindings", bindings);
     if (ask->explains) {
@@ -74,7 +81,7 @@ static EsStatus print_json(const EsProveConjunction *ask, const EsConjunction *q
     json_t *list = json_array();
     EsStatus status = ES_STATUS_OK;
     for (int32_t i = 0; i < n_shown && status == ES_STATUS_OK; i++) {
-        status = row_json(ask, question, es_conjunction_row(answers, i), list);
+        status = row_json(ask, question, answers, i, list);
     }
     if (status != ES_STATUS_OK) {
         json_decref(list);
@@ -90,10 +97,11 @@ static EsStatus print_json(const EsProveConjunction *ask, const EsConjunction *q
 
 // --- tables ---
 
-static EsStatus print_goal(const EsProveConjunction *ask, EsAtom atom, int indent) {
+static EsStatus print_goal(const EsProveConjunction *ask, const EsConjunctionAnswers *answers,
+                           EsAtom atom, int indent) {
     char text[ES_KG_ATOM_TEXT_BYTES];
     GoalProof proof;
-    ES_TRY(find_proof(ask, atom, &proof));
+    ES_TRY(find_proof(ask, answers, atom, &proof));
     EsStatus status = ES_STATUS_OK;
     if (proof.tree != NULL) {
         status = es_prove_print_tree(proof.tree, indent, stdout);
@@ -101,8 +109,7 @@ static EsStatus print_goal(const EsProveConjunction *ask, EsAtom atom, int inden
         es_kg_format_atom(ask->graph, atom, text, sizeof text);
         printf("%*s", indent, "");
         es_padded_text_print(text, 0, stdout);
-        printf("  %s\n",
-               proof.is_fact ? "fact" : "follows, but not within --max-depth and --max-atoms");
+        printf("  fact\n");
     }
     es_proof_tree_destroy(proof.tree);
     return status;
@@ -154,7 +161,8 @@ static EsStatus print_table(const EsProveConjunction *ask, const EsConjunction *
             print_row(ask, question, row);
         }
         for (int k = 0; k < question->n_goals && ask->explains; k++) {
-            ES_TRY(print_goal(ask, es_conjunction_goal(question, k, row), is_open ? 6 : 2));
+            EsAtom goal = es_conjunction_goal(question, k, row);
+            ES_TRY(print_goal(ask, answers, goal, is_open ? 6 : 2));
         }
     }
     if (n_shown < answers->count) {
@@ -177,7 +185,9 @@ EsStatus es_prove_conjunction(const EsProveConjunction *ask) {
                    "name\n",
                    ask->graph->constant_names[question.shadowed]);
     }
-    ES_TRY(es_conjunction_find(ask->graph, &question, ask->closure_limit, &answers));
+    const EsClosureSettings settings = {.limit = ask->closure_limit,
+                                        .keeps_provenance = ask->explains};
+    ES_TRY(es_conjunction_find(ask->graph, &question, &settings, &answers));
     int32_t n_shown = ES_MIN(ask->limit, answers.count);
     EsStatus status = ask->as_json ? print_json(ask, &question, &answers, n_shown)
                                    : print_table(ask, &question, &answers, n_shown);

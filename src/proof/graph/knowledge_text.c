@@ -64,7 +64,52 @@ static EsStatus parse_columns(const EsTextLines *lines, EsPiece line, EsAtomText
     return check_column(lines, columns[2], "tail");
 }
 
-// Checks whether the first line that holds an atom has a tab.
+static int starts_with_quote(EsPiece piece) {
+    return piece.bytes > 0 && strchr("'\"", piece.text[0]) != NULL;
+}
+
+static void take_byte(EsPiece *rest) { *rest = (EsPiece){rest->text + 1, rest->bytes - 1}; }
+
+// Take arguments with their brackets from the front of *rest; else 0 is returned and nothing is
+// taken. A quote opens a name at the beginning of an argument alone.
+static int take_brackets(EsPiece *rest) {
+    EsPiece at = *rest;
+    EsNameText unused;
+    while (at.bytes > 0) {
+        char byte = at.text[0];
+        take_byte(&at);
+        if (byte == ')') {
+            *rest = at;
+            return 1;
+        }
+        EsPiece argument = es_piece_skip_blanks(at);
+        if ((byte == '(' || byte == ',') && starts_with_quote(argument) &&
+            es_text_take_quoted(&argument, ",)", &unused)) {
+            at = argument;
+        }
+    }
+    return 0;
+}
+
+// Returns whether a line has a tab outside of a quoted predicate and of brackets that are closed.
+static int has_columns_in(EsPiece line) {
+    EsPiece rest = line;
+    EsNameText unused;
+    if (starts_with_quote(rest)) {
+        es_text_take_quoted(&rest, "(", &unused);
+    }
+    while (rest.bytes > 0 && rest.text[0] != '\t') {
+        if (rest.text[0] != '(') {
+            take_byte(&rest);
+        } else if (!take_brackets(&rest)) {
+            // no atom, whatever follows
+            return memchr(rest.text, '\t', rest.bytes) != NULL;
+        }
+    }
+    return rest.bytes > 0;
+}
+
+// Checks whether the first line that holds an atom is one of columns.
 static EsStatus find_format(const char *name, const char *text, size_t bytes, int *has_columns) {
     EsTextLines lines = es_text_lines_begin(name, text, bytes);
     EsPiece line;
@@ -73,7 +118,7 @@ static EsStatus find_format(const char *name, const char *text, size_t bytes, in
     do {
         ES_TRY(es_text_lines_next(&lines, &line, &is_there));
     } while (is_there && line.text[0] == '%');
-    *has_columns = is_there && memchr(line.text, '\t', line.bytes) != NULL;
+    *has_columns = is_there && has_columns_in(line);
     return ES_STATUS_OK;
 }
 

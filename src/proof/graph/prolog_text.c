@@ -419,10 +419,14 @@ static int is_same_name(const Term *term, const Term *other) {
            memcmp(term->text, other->text, ES_MIN(term->bytes, sizeof term->text)) == 0;
 }
 
-// The number of a variable; a plain _ is a new one each time. Returns 0 when there are too many.
+// A plain _ is a new variable each time.
+static int is_nameless(const Term *term) {
+    return term->is_variable && term->bytes == 1 && term->text[0] == '_';
+}
+
+// The number of a variable. Returns 0 when there are too many.
 static int32_t number_variable(Variables *variables, const Term *term) {
-    int is_nameless = term->bytes == 1 && term->text[0] == '_';
-    for (int i = 0; i < variables->count && !is_nameless; i++) {
+    for (int i = 0; i < variables->count && !is_nameless(term); i++) {
         if (is_same_name(variables->known[i], term)) {
             return -1 - i;
         }
@@ -434,11 +438,23 @@ static int32_t number_variable(Variables *variables, const Term *term) {
     return -variables->count;
 }
 
+static int is_ordered(EsKgTest test) { return test > ES_KG_NOT_EQUAL && test < ES_KG_NEGATION; }
+
+static int is_integer(const Term *term) {
+    char name[32];
+    if (term->bytes >= sizeof name) {
+        return 0;
+    }
+    memcpy(name, term->text, term->bytes);
+    name[term->bytes] = '\0';
+    return es_kg_integer(name) != ES_KG_NO_INTEGER;
+}
+
 // Returns whether the term of an integer(X) is one of a comparison in order too.
 static int is_compared(const Clause *clause, const Term *term) {
     for (int k = 1; k < clause->n_literals; k++) {
         const Literal *literal = &clause->literals[k];
-        if (literal->test > ES_KG_NOT_EQUAL && literal->test < ES_KG_NEGATION &&
+        if (is_ordered(literal->test) &&
             (is_same_name(&literal->a, term) || is_same_name(&literal->b, term))) {
             return 1;
         }
@@ -446,9 +462,10 @@ static int is_compared(const Clause *clause, const Term *term) {
     return 0;
 }
 
-// Returns whether a variable is in an atom of the body; constants always are.
+// Returns whether a variable of the head or of a test is in an atom of the body, which a plain _
+// never is; constants always are.
 static int is_bound(const Clause *clause, const Term *term) {
-    for (int k = 1; k < clause->n_literals && term->is_variable; k++) {
+    for (int k = 1; k < clause->n_literals && term->is_variable && !is_nameless(term); k++) {
         const Literal *literal = &clause->literals[k];
         if (literal->test == ES_KG_NO_TEST && !literal->is_integer_check &&
             (is_same_name(&literal->a, term) || is_same_name(&literal->b, term))) {
@@ -456,6 +473,20 @@ static int is_bound(const Clause *clause, const Term *term) {
         }
     }
     return !term->is_variable;
+}
+
+// Returns whether what a literal compares in order are variables and integers; any other constant
+// would make a comparison that never holds.
+static int check_operands(Reader *reader, const Literal *literal) {
+    const Term *const terms[] = {&literal->a, &literal->b};
+    for (size_t i = 0; i < ES_COUNT_OF(terms) && is_ordered(literal->test); i++) {
+        if (!terms[i]->is_variable && !is_integer(terms[i])) {
+            return refuse(reader, terms[i]->begin,
+                          "a comparison in order with a constant that is no integer of at most 18 "
+                          "digits");
+        }
+    }
+    return 1;
 }
 
 // Returns whether a graph can hold the clause as a rule.
@@ -481,6 +512,9 @@ static int check_rule(Reader *reader, const Clause *clause) {
                 reader, literal->a.begin,
                 k == 0 ? "a variable of the head that is in no atom of the body"
                        : "a compared or negated variable that is in no other atom of the body");
+        }
+        if (!check_operands(reader, literal)) {
+            return 0;
         }
     }
     return n_atoms > 0 || refuse(reader, head->predicate.begin,

@@ -80,17 +80,22 @@ static int is_atom_at(EsPiece piece) {
     return rest.bytes > 0 && rest.text[0] == '(';
 }
 
-// Take one side of a comparison: a name in quotes, or up to a blank, comma or operator.
+// Take one side of a comparison: a name in quotes, or up to a blank, comma or operator. A period at
+// the end of the line is no part of it.
 static EsStatus take_operand(const EsTextLines *lines, EsPiece *rest, EsNameText *name) {
     *rest = es_piece_skip_blanks(*rest);
     if (rest->bytes > 0 && is_any_of(rest->text[0], "'\"") &&
-        es_text_take_quoted(rest, "<>!,-", name)) {
+        es_text_take_quoted(rest, "<>!,-.", name)) {
         return es_text_check_name(lines, *name, "term");
     }
     EsPiece bare = {rest->text, 0};
     while (rest->bytes > 0 && !is_any_of(rest->text[0], " \t,<>!()") && !starts_with_arrow(*rest)) {
         *rest = cut_front(*rest, 1);
         bare.bytes++;
+    }
+    if (rest->bytes == 0 && bare.bytes > 0 && bare.text[bare.bytes - 1] == '.') {
+        *rest = (EsPiece){rest->text - 1, 1};
+        bare.bytes--;
     }
     *name = es_name_text_bare(bare);
     return es_text_check_name(lines, *name, "term of a comparison");
@@ -235,6 +240,10 @@ static EsStatus number_term(Numbering *numbering, EsNameText name, int32_t *term
     return ES_STATUS_OK;
 }
 
+static EsStatus check_operand(const EsTextLines *lines, EsKgTest test, EsNameText name) {
+    return is_variable(name) ? ES_STATUS_OK : es_text_check_operand(lines, test, name);
+}
+
 static EsStatus number_literal(Numbering *numbering, const EsAtomText *spelt, EsKgTest test,
                                EsAtom *atom) {
     char text[ES_KG_MAX_NAME_BYTES];
@@ -244,9 +253,13 @@ static EsStatus number_literal(Numbering *numbering, const EsAtomText *spelt, Es
         ES_TRY(number_term(numbering, spelt->a, &atom->a));
         return number_term(numbering, spelt->b, &atom->b);
     }
-    ES_TRY(test != ES_KG_NO_TEST
-               ? es_kg_builder_intern_test(numbering->builder, test, &atom->predicate)
-               : intern(numbering->builder, ES_KG_PREDICATE, spelt->predicate, &atom->predicate));
+    if (test == ES_KG_NO_TEST) {
+        ES_TRY(intern(numbering->builder, ES_KG_PREDICATE, spelt->predicate, &atom->predicate));
+    } else {
+        ES_TRY(check_operand(numbering->lines, test, spelt->a));
+        ES_TRY(check_operand(numbering->lines, test, spelt->b));
+        ES_TRY(es_kg_builder_intern_test(numbering->builder, test, &atom->predicate));
+    }
     ES_TRY(number_term(numbering, spelt->a, &atom->a));
     return number_term(numbering, spelt->b, &atom->b);
 }

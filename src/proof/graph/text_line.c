@@ -158,6 +158,20 @@ EsStatus es_text_check_predicate(const EsTextLines *lines, EsNameText name) {
     return ES_STATUS_OK;
 }
 
+EsStatus es_text_check_operand(const EsTextLines *lines, EsKgTest test, EsNameText name) {
+    char text[32];
+    size_t bytes = es_name_text_copy(name, text, sizeof text - 1);
+    text[ES_MIN(bytes, sizeof text - 1)] = '\0';
+    if (test == ES_KG_NOT_EQUAL || es_kg_integer(text) != ES_KG_NO_INTEGER) {
+        return ES_STATUS_OK;
+    }
+    EsExcerpt excerpt;
+    return ES_LINE_FAIL(lines, name.whole.text,
+                        "%s is compared by %s, which takes integers of at most 18 digits, without "
+                        "leading zeros",
+                        es_text_excerpt(name.inside, excerpt), es_kg_test_names[test]);
+}
+
 // --- atoms ---
 
 // Take one argument, up to a comma or a closing bracket.

@@ -77,6 +77,9 @@ EsStatus es_text_check_name(const EsTextLines *lines, EsNameText name, const cha
 // Fails when a predicate has the name of a comparison or begins with "not ".
 EsStatus es_text_check_predicate(const EsTextLines *lines, EsNameText name);
 
+// Fails when a constant that is compared in order is no integer: the comparison would never hold.
+EsStatus es_text_check_operand(const EsTextLines *lines, EsKgTest test, EsNameText name);
+
 // The name of a piece without quotes.
 EsNameText es_name_text_bare(EsPiece piece);
 

@@ -71,6 +71,13 @@ EsStatus es_closure_create_with(const EsKnowledgeGraph *graph, const EsClosureSe
                                 EsClosure **closure) {
     *closure = NULL;
     EsClosure *made = NULL;
+    if (graph->has_negation && graph->n_skipped > 0) {
+        return ES_FAIL(INPUT,
+                       "rules with negation need every clause, and %d %s passed over "
+                       "(--skip-unknown): what does not follow without %s may be true",
+                       graph->n_skipped, graph->n_skipped == 1 ? "was" : "were",
+                       graph->n_skipped == 1 ? "it" : "them");
+    }
     ES_TRY(es_allocate(sizeof *made, (void **)&made));
     made->graph = graph;
     made->limit = ES_MAX(ES_MAX(settings->limit, graph->n_facts), 1);

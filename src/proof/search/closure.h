@@ -43,7 +43,9 @@ typedef struct EsClosure {
     int32_t *arities;
 } EsClosure;
 
-// Derive until nothing new comes or the limit is hit. The graph must outlive the closure.
+// Derive until nothing new comes or the limit is hit. The graph must outlive the closure. INPUT
+// when rules have negation and clauses of the graph's file were passed over, since what a lost
+// clause gives would count as false; or names a cycle through negation.
 EsStatus es_closure_create(const EsKnowledgeGraph *graph, int32_t limit, EsClosure **closure);
 EsStatus es_closure_create_with(const EsKnowledgeGraph *graph, const EsClosureSettings *settings,
                                 EsClosure **closure);
@@ -58,8 +60,8 @@ int32_t es_closure_count_facts(const EsClosure *closure, int32_t predicate);
 EsAtom es_closure_atom(const EsClosure *closure, int32_t predicate, int32_t i);
 
 // Decide the negations of a graph's rules by its closure, after which proof_rules.h can be used on
-// it. INPUT when the closure has over `limit` atoms, or names a cycle through negation. A graph
-// without negation needs none.
+// it. INPUT when the closure has over `limit` atoms or cannot be made. A graph without negation
+// needs none.
 EsStatus es_closure_decide(EsKnowledgeGraph *graph, int32_t limit);
 
 // Counts the queries of a split that are in it.

@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "base/words.h"
 #include "proof/graph/knowledge_text.h"
-#include "proof/search/closure.h"
 #include "proof/search/proof_array.h"
 
 // --- the text ---
@@ -54,11 +53,16 @@ static EsStatus find_number(const EsTextLines *lines, EsNameText name, const cha
                : ES_LINE_FAIL(lines, name.inside.text, "unknown %s %s", what, excerpt);
 }
 
+static int is_variable(EsNameText name) {
+    char first = name.inside.text[0];
+    return !name.is_quoted && (isupper((unsigned char)first) || first == '_' || first == '?');
+}
+
 static EsStatus number_term(const EsKnowledgeGraph *graph, const EsTextLines *lines,
                             EsNameText name, EsConjunction *question, int32_t *term) {
     EsPiece piece = name.inside;
     char first = piece.text[0];
-    if (name.is_quoted || !(isupper((unsigned char)first) || first == '_' || first == '?')) {
+    if (!is_variable(name)) {
         return find_number(lines, name, "constant", graph->constant_names, graph->n_constants,
                            term);
     }
@@ -91,6 +95,9 @@ static EsStatus add_comparison(const EsKnowledgeGraph *graph, const EsTextLines 
         char word[ES_KG_MAX_NAME_BYTES + 1];
         word[es_name_text_copy(name, word, sizeof word - 1)] = '\0';
         operand->value = es_kg_integer(word);
+        if (!is_variable(name)) {
+            ES_TRY(es_text_check_operand(lines, literal->test, name));
+        }
         if (operand->value == ES_KG_NO_INTEGER || es_kg_constant(graph, word) != 0) {
             ES_TRY(number_term(graph, lines, name, question, &operand->term));
         }
@@ -388,7 +395,7 @@ static void make_distinct(const EsConjunction *question, EsConjunctionAnswers *a
 }
 
 EsStatus es_conjunction_find(const EsKnowledgeGraph *graph, const EsConjunction *question,
-                             int32_t closure_limit, EsConjunctionAnswers *answers) {
+                             const EsClosureSettings *settings, EsConjunctionAnswers *answers) {
     memset(answers, 0, sizeof *answers);
     answers->n_variables = question->n_variables;
     answers->is_complete = 1;
@@ -396,13 +403,17 @@ EsStatus es_conjunction_find(const EsKnowledgeGraph *graph, const EsConjunction 
     Join join = {.graph = graph, .question = question, .answers = answers};
     Binding none = {{0}};
     EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(es_closure_create(graph, closure_limit, &closure));
+    ES_TRY_GOTO(es_closure_create_with(graph, settings, &closure));
     answers->is_closure_known = closure->is_complete;
     answers->n_closure = closure->count;
     ES_TRY_GOTO(index_closure(&join, closure));
     ES_TRY_GOTO(join_goals(&join, (1u << question->n_goals) - 1u, &none));
     make_distinct(question, answers);
     answers->is_complete &= closure->is_complete && graph->n_skipped == 0;
+    if (settings->keeps_provenance) {
+        answers->closure = closure;
+        closure = NULL;
+    }
 done:
     es_closure_destroy(closure);
     es_release(join.by_a);
@@ -415,6 +426,7 @@ done:
 
 void es_conjunction_answers_destroy(EsConjunctionAnswers *answers) {
     es_release(answers->rows);
+    es_closure_destroy(answers->closure);
     memset(answers, 0, sizeof *answers);
 }
 

@@ -7,13 +7,15 @@
 //
 //     EsConjunction question; ES_TRY(es_conjunction_parse(graph, text, &question));
 //     EsConjunctionAnswers answers;
-//     ES_TRY(es_conjunction_find(graph, &question, ES_ANSWERS_CLOSURE_LIMIT, &answers));
+//     const EsClosureSettings settings = {.limit = ES_ANSWERS_CLOSURE_LIMIT};
+//     ES_TRY(es_conjunction_find(graph, &question, &settings, &answers));
 //     for (int32_t i = 0; i < answers.count; i++) { show(es_conjunction_row(&answers, i)); }
 //     es_conjunction_answers_destroy(&answers);
 #ifndef ES_PROOF_CONJUNCTION_H
 #define ES_PROOF_CONJUNCTION_H
 
 #include "proof/graph/text_line.h"
+#include "proof/search/closure.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -58,12 +60,13 @@ typedef struct EsConjunctionAnswers {
     int is_complete;      // no answer is missing
     int is_closure_known; // the closure did not meet its limit
     int32_t n_closure;    // its atoms
+    EsClosure *closure;   // that with provenance, NULL: not asked for; owned
 } EsConjunctionAnswers;
 
-// Find the answers by a closure of up to so many atoms; what a smaller one gives does follow. After
-// a failure there is nothing to destroy.
+// Find the answers by a closure; what one that was stopped at its limit gives does follow. Kept in
+// the answers when it is to have provenance. After a failure there is nothing to destroy.
 EsStatus es_conjunction_find(const EsKnowledgeGraph *graph, const EsConjunction *question,
-                             int32_t closure_limit, EsConjunctionAnswers *answers);
+                             const EsClosureSettings *settings, EsConjunctionAnswers *answers);
 void es_conjunction_answers_destroy(EsConjunctionAnswers *answers);
 
 // The constants of an answer. A question without variables has one answer or none.

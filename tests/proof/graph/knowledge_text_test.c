@@ -51,6 +51,27 @@ TEST(depths_go_to_the_queries_they_name) {
     es_kg_destroy(graph);
 }
 
+// The first constant of a fact that is read from one line.
+static void expect_first(const char *line, const char *name) {
+    EsKnowledgeGraph *graph;
+    REQUIRE_OK(build_case(line, NULL, NULL, &graph));
+    EXPECT_EQ(graph->n_facts, 1);
+    EXPECT_TEXT(graph->constant_names[graph->facts[0].a], name);
+    es_kg_destroy(graph);
+}
+
+TEST(a_tab_makes_columns_outside_of_quotes_and_brackets) {
+    expect_first("p('a\tb','c\td').\n", "a\tb");
+    expect_first("'p\tq'(a,b).\n", "a");
+    expect_first("p( a,\tb )\n", "a");
+    expect_first("p(\"a)\tb\",'c\\'\td').\n", "a)\tb");
+    expect_first("O'Neil\tp\tO'Hara\n", "O'Neil");
+    expect_first("'t Hooft\tp\t's-Hertogenbosch\n", "'t Hooft");
+    expect_first("'a'\tp\t'b'\n", "'a'");
+    expect_first("open (\tp\tx\n", "open (");
+    expect_first("shut )\tp\t(y)\n", "shut )");
+}
+
 // Quotes belong to the names of columns, and to no others.
 TEST(depths_may_quote_their_names) {
     const char *const triples[] = {"p('a',\"b\").\n", "'a'\tp\t\"b\"\n"};
@@ -166,6 +187,15 @@ TEST(bad_rules_are_refused_with_their_place) {
         {"r:1:p(x,y), x < z -> q(x,y)",
          "rules.txt:1:17: the variable \"z\" of the comparison or negation "
          "is not in the body, in an atom predicate(a,b)"},
+        {"r:1:p(x,y), y < 9.5 -> q(x,y)",
+         "rules.txt:1:17: \"9.5\" is compared by <, which takes integers of at most 18 digits, "
+         "without leading zeros"},
+        {"r:1:p(x,y), -1234567890123456789 >= y -> q(x,y)",
+         "rules.txt:1:13: \"-1234567890123456789\" is compared by >=, which takes integers of at "
+         "most 18 digits, without leading zeros"},
+        {"r:1:p(x,y), 'old' <= y -> q(x,y)",
+         "rules.txt:1:13: \"old\" is compared by <=, which takes integers of at most 18 digits, "
+         "without leading zeros"},
         {"r:1:1 < 2 -> q(a,b)",
          "rules.txt:1:1: the body has no atom but comparisons and negations"},
         {"\n\nr:1:p(x,y) -> q(x,z)",
@@ -207,12 +237,12 @@ TEST(variables_constants_and_comparisons) {
 }
 
 TEST(comparisons_have_many_spellings) {
-    static const char written[] = "p(x,y), x != y, y < 10, x >= '<' -> q(x,y)";
-    expect_rule("p(x,y), x != y, y < 10, x >= '<' -> q(x,y)", written);
-    expect_rule("p(x,y),x!=y,y<10,x>='<'->q(x,y).", written);
-    expect_rule(" p( x , y ) ,x  !=y, y<10 , x>=\"<\" -> q(x,y)", written);
-    expect_rule("p(x,y), -3 <= y, 'it''s' > \"a\\\"b\" -> q(x,y)",
-                "p(x,y), -3 <= y, it's > a\"b -> q(x,y)");
+    static const char written[] = "p(x,y), x != y, y < 10, x != '<' -> q(x,y)";
+    expect_rule("p(x,y), x != y, y < 10, x != '<' -> q(x,y)", written);
+    expect_rule("p(x,y),x!=y,y<10,x!='<'->q(x,y).", written);
+    expect_rule(" p( x , y ) ,x  !=y, y<10 , x!=\"<\" -> q(x,y)", written);
+    expect_rule("p(x,y), -3 <= y, 'it''s' != \"a\\\"b\", y>='7' -> q(x,y)",
+                "p(x,y), -3 <= y, it's != a\"b, y >= 7 -> q(x,y)");
     expect_rule("'two words'(x,y), \"a,b\"(y,'c d') -> '->'(x,y)",
                 "'two words'(x,y), 'a,b'(y,'c d') -> '->'(x,y)");
     expect_rule("p(x,y), not q(x,paris), \\+'r s'(y,x) -> q(x,y)",

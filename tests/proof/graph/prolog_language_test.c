@@ -17,7 +17,8 @@
 // as rule files and facts have them
 static const char *const constants[] = {"ann", "'two words'", "\"it's\"", "'Big'", "'x1'",
                                         "1",   "2",           "10",       "-4",    "007"};
-#define N_CONSTANTS ((int)ES_COUNT_OF(constants))
+#define N_CONSTANTS   ((int)ES_COUNT_OF(constants))
+#define FIRST_INTEGER 5 // of four
 
 typedef struct Text {
     char text[8192];
@@ -58,6 +59,19 @@ static const char *draw_bound(Dice *dice, const char *const *bound, int n_bound)
                                                   : draw_constant(dice);
 }
 
+// Constants that are compared in order are integers.
+static void add_comparison(Dice *dice, Text *rules, const char *const *bound, int n_bound) {
+    static const char *const tests[] = {" != ", "!=", " < ", "<=", " > ", " >= "};
+    int test = throw_dice(dice, (int)ES_COUNT_OF(tests));
+    for (int side = 0; side < 2; side++) {
+        int is_variable = n_bound > 0 && throw_dice(dice, 5) > 0;
+        add(rules, side == 0 ? ", " : tests[test]);
+        add(rules, is_variable ? bound[throw_dice(dice, n_bound)]
+                   : test < 2  ? draw_constant(dice)
+                               : constants[FIRST_INTEGER + throw_dice(dice, 4)]);
+    }
+}
+
 static void add_terms(Dice *dice, Text *rules, const char *const *bound, int n_bound) {
     add(rules, "(");
     add(rules, draw_bound(dice, bound, n_bound));
@@ -70,7 +84,6 @@ static void add_terms(Dice *dice, Text *rules, const char *const *bound, int n_b
 // the program is stratified.
 static void add_rule(Dice *dice, Text *rules, int has_negation) {
     static const char *const names[] = {"x", "Y", "_z", "?u", "v2"};
-    static const char *const tests[] = {" != ", "!=", " < ", "<=", " > ", " >= "};
     const char *bound[16];
     int n_bound = 0, head = throw_dice(dice, N_PREDICATES);
     int n_below = has_negation ? head + 1 : N_PREDICATES;
@@ -90,10 +103,7 @@ static void add_rule(Dice *dice, Text *rules, int has_negation) {
         add(rules, ")");
     }
     for (int n = throw_dice(dice, 4) - 1; n > 0; n--) {
-        add(rules, ", ");
-        add(rules, draw_bound(dice, bound, n_bound));
-        add(rules, tests[throw_dice(dice, (int)ES_COUNT_OF(tests))]);
-        add(rules, draw_bound(dice, bound, n_bound));
+        add_comparison(dice, rules, bound, n_bound);
     }
     if (has_negation && head > 0 && throw_dice(dice, 2) == 0) {
         add(rules, throw_dice(dice, 2) == 0 ? ", not " : ", \\+");
@@ -319,7 +329,8 @@ static void compare_conjunctions(const char *part, const EsKnowledgeGraph *graph
     EsConjunctionAnswers answers;
     EXPECT(es_question_is_conjunction(text.text));
     REQUIRE_OK(es_conjunction_parse(graph, text.text, &question));
-    REQUIRE_OK(es_conjunction_find(graph, &question, 100000, &answers));
+    const EsClosureSettings settings = {.limit = 100000};
+    REQUIRE_OK(es_conjunction_find(graph, &question, &settings, &answers));
     EXPECT(answers.is_complete);
     EXPECT_EQ(answers.count, count_rows(part, graph, goals, n_goals, differs));
     for (int32_t i = 0; i < answers.count; i++) {

@@ -81,6 +81,25 @@ TEST(what_is_not_understood_is_refused_with_its_place) {
         {"q(X,Y) :- p(X,Y), Z < 3.",
          "a.pl:1:19: a compared or negated variable that is in no other "
          "atom of the body; --skip-unknown passes over such clauses"},
+        {"h(X,X) :- p(X,_), \\+ q(X,_).",
+         "a.pl:1:24: a compared or negated variable that is in no other "
+         "atom of the body; --skip-unknown passes over such clauses"},
+        {"h(X,X) :- p(X,_), X \\= _.",
+         "a.pl:1:19: a compared or negated variable that is in no other "
+         "atom of the body; --skip-unknown passes over such clauses"},
+        {"h(X,_) :- p(X,_).", "a.pl:1:3: a variable of the head that is in no atom of the body; "
+                              "--skip-unknown passes over such clauses"},
+        {"q(X,Y) :- p(X,Y), Y < 9.5.", "a.pl:1:23: a comparison in order with a constant that is "
+                                       "no integer of at most 18 digits; "
+                                       "--skip-unknown passes over such clauses"},
+        {"q(X,Y) :- p(X,Y), 1234567890123456789 >= Y.",
+         "a.pl:1:19: a comparison in order with a constant that is no integer of at most 18 "
+         "digits; "
+         "--skip-unknown passes over such clauses"},
+        {"q(X,Y) :- p(X,Y), Y > abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz.",
+         "a.pl:1:23: a comparison in order with a constant that is no integer of at most 18 "
+         "digits; "
+         "--skip-unknown passes over such clauses"},
         {"q(X,Y) :- p(X,Y) ; p(Y,X).", "a.pl:1:18: something else than a comma after an atom; "
                                        "--skip-unknown passes over such clauses"},
         {"q(X,Y) :- p(X,Y), integer(X).", "a.pl:1:19: integer(X) without a comparison of X; "

@@ -60,6 +60,28 @@ TEST(without_facts_or_rules_nothing_is_derived) {
     es_kg_destroy(graph);
 }
 
+TEST(negation_without_every_clause_is_refused) {
+    EsKnowledgeGraph *graph;
+    EsClosure *closure;
+    REQUIRE_OK(build_case("p(a,b)\nq(b,a)\n", NULL, "r:1:p(x,y), not q(x,y) -> r(x,y)\n", &graph));
+    graph->n_skipped = 2;
+    EXPECT_STATUS(es_closure_create(graph, 100, &closure), INPUT);
+    EXPECT(strstr(es_status_detail(), "2 were passed over") != NULL);
+    EXPECT_STATUS(es_closure_decide(graph, 100), INPUT);
+    EXPECT(graph->n_decided < 0);
+    graph->n_skipped = 0;
+    REQUIRE_OK(es_closure_create(graph, 100, &closure));
+    EXPECT_EQ(closure->count, 3);
+    es_closure_destroy(closure);
+    es_kg_destroy(graph);
+    // without negation more may follow, and nothing less
+    REQUIRE_OK(build_case("p(a,b)\n", NULL, "r:1:p(x,y) -> r(x,y)\n", &graph));
+    graph->n_skipped = 2;
+    REQUIRE_OK(es_closure_create(graph, 100, &closure));
+    es_closure_destroy(closure);
+    es_kg_destroy(graph);
+}
+
 // --- against a plain fixpoint over tables ---
 
 #define N 6 // constants
