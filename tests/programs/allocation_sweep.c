@@ -135,7 +135,8 @@ static void stop(const char *format, ...) {
     exit(1);
 }
 
-// NULL when there is no such file; lines with `left_out` are not part of it.
+// NULL when there is no such file; lines with `left_out`, and then those that end in seconds, are
+// not part of it.
 static char *read_text(const char *path, const char *left_out, size_t *n_bytes) {
     FILE *file = fopen(path, "rbe");
     if (file == NULL) {
@@ -146,7 +147,8 @@ static char *read_text(const char *path, const char *left_out, size_t *n_bytes) 
     ssize_t length;
     FILE *stream = open_memstream(&text, &bytes);
     while ((length = getline(&line, &room, file)) > 0) {
-        if (left_out == NULL || strstr(line, left_out) == NULL) {
+        int tells_time = length > 3 && strcmp(line + length - 3, " s\n") == 0;
+        if (left_out == NULL || (strstr(line, left_out) == NULL && !tells_time)) {
             fwrite(line, 1, (size_t)length, stream);
         }
     }
