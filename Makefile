@@ -12,7 +12,7 @@ BUILD_TYPE ?= Release
 list:
 	@sed -n 's/^## \([a-z-]*\): /\1\t/p' $(MAKEFILE_LIST) | expand -t 21
 
-## demo: build, train a policy that grows small networks, compare it with static ones, fit one to real images; two to four minutes
+## demo: build, train a policy that grows small networks, compare it with static ones, fit one to real images, train one that proves; a minute and a half on two AVX-512 cores
 demo: build
 	@tools/demo $(BUILD)/programs/esper
 
