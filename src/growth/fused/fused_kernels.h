@@ -48,6 +48,56 @@ void es_fused_backward(EsStream *stream, EsDtype precision, const EsFusedArgumen
 // gate where mode is GATE), summed in their order, in double, into the gradient slab; one launch.
 void es_fused_reduce(EsStream *stream, const EsFusedArguments *args);
 
+// --- slots ---
+
+// Seeds in a fused step: the launchers for the work at a slot, and the sizes they need.
+//
+// An instance whose slot mixes its seed in (EsBlendMode from ADD on) has the slot's output in
+// memory of its own; its gradient goes back to the slot's input. An instance that incubates its
+// seed only learns the seed's parameters. Thread blocks of all other instances leave at once, so
+// one launch per slot and direction serves every instance.
+//
+// In a training step: forward of each slot after its block's convolution; backward of each slot
+// before its block's, slot after the pool first. Packing their weights and summing their gradients
+// goes with the host's (fused_kernels.h).
+
+// Bytes of packed weights of the largest blueprint at a place, forward and for input gradients.
+size_t es_fused_seed_packed_bytes(const EsFusedPlace *place, EsDtype precision);
+
+// Floats of a chunk's partial sums of the gradients of a place's gate and seed.
+int es_fused_seed_partial_length(const EsFusedPlace *place);
+
+// Shared memory of the kernels with n_images per chunk.
+size_t es_fused_seed_forward_bytes(const EsFusedPlace *place, EsDtype precision, int n_images);
+size_t es_fused_seed_backward_bytes(const EsFusedPlace *place, EsDtype precision, int n_images);
+
+// The limits within which images are shared out.
+typedef struct EsFusedLimits {
+    int64_t n_instances, n_images; // of an instance
+    int n_sms;                     // multiprocessors
+    size_t shared_limit;           // bytes of shared memory of a thread block
+} EsFusedLimits;
+
+// Images per chunk (es_instance_begin) of both directions: as many as let three thread blocks
+// (backward two) share a multiprocessor, else fewer blocks; fewer images where chunks would leave
+// more than every other multiprocessor idle. UNSUPPORTED when one image is too many.
+EsStatus es_fused_seed_images(const EsFusedPlace *place, EsDtype precision,
+                              const EsFusedLimits *limits, int *forward_images,
+                              int *backward_images);
+
+// Instances that mix: y = blend(h, seed(h)), into memory[b].middle (before the pool; pooled where
+// the block has one) or memory[b].out (after it).
+void es_fused_seed_forward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
+                           int slot, int images_per_chunk);
+
+// Instances whose seed runs: gradients of its parameters, a chunk's partial sums each, into
+// seed_partials[slot], [R] [n_seed_chunks[slot] = ceil(N /
+// images_per_chunk)][es_fused_seed_partial_length]. Where it mixes, the gradient of the slot's
+// input too: memory[b].d_relu (before the pool) or d_middle (after it), and the sums for the
+// block's batch norm unless another mixing slot of the block lies before this one.
+void es_fused_seed_backward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
+                            int slot, int images_per_chunk);
+
 ES_EXTERN_C_END
 
 #endif

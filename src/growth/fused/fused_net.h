@@ -80,7 +80,7 @@ typedef struct EsFusedMemory {
     void *d_relu;   // T, full size: gradient of the ReLU's output, where a seed before the pool
                     // mixes
     uint16_t *winners; // [R][N][n_c8][pixels of middle]: which pixel of each window its 8 channels
-        // came from (fused_seed_window.cuh); instances that mix before the pool, training
+        // came from (fused_seed_begin.cuh); instances that mix before the pool, training
     float *mean, *inv_std; // f32 [R][padded C]: of the batch
     float *norm_sums;      // f32 [R][2][padded C]: sums of d_z and of d_z x_hat
 } EsFusedMemory;

@@ -91,7 +91,7 @@ static __host__ __device__ __forceinline__ int es_seed_table(int n_c8, int table
 }
 
 // Shared memory of es_tile_wgrad for any layer of a blueprint, and of its replacement in
-// fused_seed_wgrad.cuh for known shapes.
+// fused_seed_backward_cuda.cu for known shapes.
 template <typename T>
 static size_t es_seed_scratch_bytes(const EsFusedPlace &place, int narrow_c8) {
     int n_c8 = place.n_c8, known_c8 = 0;

@@ -1,8 +1,311 @@
 // Backward at a slot: the seed runs again on each image, then gradients of its parameters and,
 // where it mixes, of the slot's input. Tiles are reused as fused_seed.cuh says.
 #include "growth/fused/fused_names.h"
-#include "growth/fused/fused_seed_end.cuh"
-#include "growth/fused/fused_seed_wgrad.cuh"
+
+#include "growth/fused/fused_seed_gradient.cuh"
+
+// --- the end of the backward pass ---
+
+// The end of a seed's backward pass: the gradient of the slot's input is put together, stored,
+// and summed up for the host's batch norm, all in one pass.
+
+// The line of an image-channel group, in registers.
+template <bool IS_LINE> struct EsSeedLine {
+    template <typename End> __device__ EsSeedLine(const End &, int) {}
+};
+
+template <> struct EsSeedLine<true> {
+    float scale[8], slope[8], level[8];
+
+    template <typename End> __device__ EsSeedLine(const End &end, int c8) {
+        es_c8_load(scale, end.scale + c8 * ES_C8);
+        es_c8_load(slope, end.slope + c8 * ES_C8);
+        es_c8_load(level, end.level + c8 * ES_C8);
+    }
+};
+
+// Operands of the gradient of the slot's input, in [image-channel group][pixel] but for x.
+template <typename T> struct EsSeedEnd {
+    const T *beside;        // gradient beside the branch; with a line, that of y
+    const T *through;       // gradient through it; nullable
+    const float *d_average; // vector; nullable
+    float per_pixel;
+    int pixels;
+    T *to;
+    // a line: g scale + x slope + level, vectors
+    EsSharedPointer<float> scale, slope, level;
+    EsSharedPointer<T> x;
+    EsTile x_tile;
+
+    // At a pixel; also stored.
+    template <bool IS_LINE>
+    __device__ void finish(const EsSeedLine<IS_LINE> &line, int c8, int pixel,
+                           float (&g)[8]) const {
+        int at = (c8 * pixels + pixel) * ES_C8;
+        es_c8_load(g, beside + at);
+        if constexpr (IS_LINE) {
+            float u[8];
+            es_c8_load(u, x + x_tile.at_pixel(0, c8, pixel) * ES_C8);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                g[c] = fmaf(g[c], line.scale[c], fmaf(u[c], line.slope[c], line.level[c]));
+            }
+        }
+        if (d_average != NULL) {
+            float average[8];
+            es_c8_load(average, es_shared(d_average) + c8 * ES_C8);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                g[c] = fmaf(average[c], per_pixel, g[c]);
+            }
+        }
+        if (!IS_LINE && through != NULL) {
+            float v[8];
+            es_c8_load(v, es_shared(through) + at);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                g[c] += v[c];
+            }
+        }
+        es_c8_store(es_global(to) + at, g);
+        es_c8_round(g, T());
+    }
+};
+
+// With the sums for the host's batch norm. A thread's raw values are asked for ES_SEED_BATCH at a
+// time: one after the other they would be most of the pass. Pixels of a channel group are those of
+// all images in a row, or of one where each has its line.
+template <bool IS_LINE, typename T, typename P>
+static __device__ __noinline__ void es_seed_end_sums(const EsSeedWork<T, P> &w, EsSeedEnd<T> end) {
+    EsTile map = w.map();
+    int pixels = map.pixels(), n_images = w.at.n_images, lane = threadIdx.x % 32;
+    int together = IS_LINE ? 1 : n_images, count = together * pixels;
+    EsNormTable table = es_norm_table(w.s.host_norm, map.n_c8);
+    const T *raw = w.memory.raw;
+    auto add = [=](int c8, int slice, int n_slices, float(&sums)[2][8]) {
+        EsNormC8 norm(table, c8);
+        int step = 32 * n_slices;
+        for (int image = 0; image < n_images; image += together) {
+            int of = image * map.n_c8 + c8; // image-channel group of the first
+            EsSeedLine<IS_LINE> line(end, of);
+            for (int first = 32 * slice + lane; first < count; first += ES_SEED_BATCH<T> * step) {
+                EsC8Words<T> words[ES_SEED_BATCH<T>];
+#pragma unroll
+                for (int j = 0; j < ES_SEED_BATCH<T>; j++) {
+                    int i = first + j * step, skipped = map.image_of(i) * (map.n_c8 - 1) * pixels;
+                    if (i < count) {
+                        words[j].fetch(raw + (of * pixels + i + skipped) * ES_C8);
+                    }
+                }
+#pragma unroll
+                for (int j = 0; j < ES_SEED_BATCH<T> && first + j * step < count; j++) {
+                    int i = first + j * step, later = map.image_of(i);
+                    float g[8], x[8], z[8];
+                    end.template finish<IS_LINE>(line, of + later * map.n_c8, i - later * pixels,
+                                                 g);
+                    es_words_unpack(words[j], x);
+                    norm.apply(x, z);
+#pragma unroll
+                    for (int c = 0; c < 8; c++) {
+                        es_norm_add(z[c], x[c], g[c], sums, c);
+                    }
+                }
+            }
+        }
+    };
+    // slices of one image's pixels, as many as there are of all images'
+    EsSeedTotals finish = {w.memory.norm_partial, map.n_c8 * ES_C8};
+    es_seed_slices(map.n_c8, pixels, w.s.kept, add, finish);
+}
+
+template <bool IS_LINE, typename T, typename P>
+static __device__ __noinline__ void es_seed_end_alone(const EsSeedWork<T, P> &w, EsSeedEnd<T> end) {
+    EsTile map = w.map();
+    __syncthreads();
+    es_seed_each(w.at.n_images * map.n_c8, map, [=](int c8) {
+        EsSeedLine<IS_LINE> line(end, c8);
+        return [=](int row, int column) {
+            float g[8];
+            end.template finish<IS_LINE>(line, c8, row * map.size + column, g);
+        };
+    });
+}
+
+template <bool IS_LINE, typename T, typename P>
+static __device__ void es_seed_end_any(const EsSeedWork<T, P> &w, const T *beside,
+                                       const T *through) {
+    bool has_average = w.slot.mode == ES_BLEND_GATE || w.slot.blueprint == ES_BLUEPRINT_ATTENTION;
+    EsSeedEnd<T> end = {beside,
+                        through,
+                        has_average ? w.s.d_average.pointer : NULL,
+                        w.s.per_pixel,
+                        w.map().pixels(),
+                        w.memory.d_input,
+                        w.s.norm[0].scale,
+                        w.s.tilt,
+                        w.s.offset,
+                        w.s.x,
+                        w.padded()};
+    if (w.memory.norm_partial != NULL) {
+        es_seed_end_sums<IS_LINE>(w, end);
+    } else {
+        es_seed_end_alone<IS_LINE>(w, end);
+    }
+}
+
+// The gradient of the slot's input, from the gradient beside the branch (w.s.d, or memory) and the
+// one through it, a tile without a border, nullable; and the sums for the host's batch norm, unless
+// another mixing slot between this one and the norm will make them. Begins with a barrier.
+template <typename T, typename P>
+static __device__ void es_seed_end(const EsSeedWork<T, P> &w, const T *beside, const T *through) {
+    es_seed_end_any<false>(w, beside, through);
+}
+
+// The same for norm and attention where y is no product: d_h + d_s factor, on a line beside the
+// norm's slopes, is g scale + x slope + level with numbers of the image and channel.
+template <typename T, typename P>
+static __device__ void es_seed_end_line(const EsSeedWork<T, P> &w) {
+    float *scale = w.s.norm[0].scale;
+    bool is_norm = w.slot.blueprint == ES_BLUEPRINT_NORM;
+    for (int i = threadIdx.x; i < w.at.n_images * w.stride(); i += ES_FUSED_THREADS) {
+        float share = w.s.share[w.image_of_element(i)];
+        float factor = is_norm ? fmaf(scale[i], w.mix, 1.0f - w.mix) : scale[i];
+        scale[i] = fmaf(share, factor, 1.0f - share);
+        w.s.tilt[i] = is_norm ? w.s.tilt[i] : 0.0f;
+        w.s.offset[i] = is_norm ? w.s.offset[i] : 0.0f;
+    }
+    es_seed_end_any<true, T>(w, w.s.d, NULL);
+}
+
+// --- weight gradients of known shapes ---
+
+// Gradients of the weights of depthwise and 1x1 convolutions, 16-bit types and known shapes alone.
+//
+// Sums over pixels of d times input on the tensor cores. 32 pixels of a channel group are one
+// matrix load: lane l has pixel l of the set, whole rows of the map, so the next set is a constant
+// further. Warps take sets in turn and leave their sums in shared memory, where threads add them up
+// in the order of the warps.
+
+// Offset in a tile, in elements, of pixel `lane` of set `set` of an image-channel group.
+template <typename P>
+static __device__ __forceinline__ int es_seed_set_at(const EsTile &tile, int c8, int set) {
+    constexpr int ROWS = 32 / P::SIZE;
+    int lane = threadIdx.x % 32;
+    return tile.at(0, c8, set * ROWS + lane / P::SIZE, lane % P::SIZE) * ES_C8;
+}
+
+// sums += the product of one or two channel groups' d and an input over 32 pixels; d of the second
+// is zero where there is one.
+template <typename T>
+static __device__ __forceinline__ void es_seed_add_product(float (&sums)[4], const uint32_t (&d)[4],
+                                                           const uint32_t (&second)[4],
+                                                           const uint32_t (&in)[4]) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint32_t a[4] = {d[2 * half], second[2 * half], d[2 * half + 1],
+                               second[2 * half + 1]};
+        const uint32_t b[2] = {in[2 * half], in[2 * half + 1]};
+        es_multiply_matrix<T>(sums, a, b);
+    }
+}
+
+// Of a depthwise 3x3, as es_tile_depthwise_wgrad: input and d with a border. The warps of a channel
+// group share its sets. Begins with a barrier.
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_depthwise_wgrad(const EsSeedWork<T, P> &w, const T *in,
+                                                            const T *d, float *partial) {
+    constexpr int C8 = P::C8, SHARING = ES_FUSED_WARPS / C8, CHANNELS = C8 * 8;
+    constexpr int SETS = P::SIZE * P::SIZE / 32, TAPS = ES_DEPTHWISE_TAPS;
+    const EsTile padded = {C8, P::SIZE, 1};
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    float sums[TAPS][4] = {}, *kept = w.s.scratch; // [warp][tap][8]
+    in = es_shared(in), d = es_shared(d);
+    __syncthreads();
+    for (int c8 = warp / SHARING; c8 < w.at.n_images * C8; c8 += C8) {
+#pragma unroll 2
+        for (int set = warp % SHARING; set < SETS; set += SHARING) {
+            int at = es_seed_set_at<P>(padded, c8, set);
+            const uint32_t nothing[4] = {};
+            uint32_t a[4], b[4];
+            es_load_matrix_x4_transposed(a, d + at);
+#pragma unroll
+            for (int tap = 0; tap < TAPS; tap++) {
+                int shift = (tap / 3 - 1) * padded.side() + tap % 3 - 1;
+                es_load_matrix_x4_transposed(b, in + at + shift * ES_C8);
+                es_seed_add_product<T>(sums[tap], a, nothing, b);
+            }
+        }
+    }
+    // lane has inputs 2 (lane % 4) and the next of output lane / 4: one lane of four has the wanted
+    // value
+    if (lane / 8 == lane % 4) {
+#pragma unroll
+        for (int tap = 0; tap < TAPS; tap++) {
+            kept[(warp * TAPS + tap) * 8 + lane / 4] =
+                lane / 4 % 2 == 0 ? sums[tap][0] : sums[tap][1];
+        }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < TAPS * CHANNELS; i += ES_FUSED_THREADS) {
+        int tap = i / CHANNELS, channel = i % CHANNELS;
+        const float *of = kept + (channel / 8 * SHARING * TAPS + tap) * 8 + channel % 8;
+        float sum = of[0];
+#pragma unroll
+        for (int s = 1; s < SHARING; s++) {
+            sum += of[s * TAPS * 8];
+        }
+        partial[(tap % 2 * (ES_FUSED_TAPS / 2) + tap / 2) * CHANNELS + channel] = sum;
+    }
+}
+
+// Of a 1x1 convolution between the place's channels, as es_tile_wgrad. A warp takes two
+// channel groups of d and all of the input; those of a pair share the sets. Begins with a barrier.
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_pointwise_wgrad(const EsSeedWork<T, P> &w, const T *in,
+                                                            EsTile in_tile, const T *d,
+                                                            EsTile d_tile, float *partial) {
+    constexpr int C8 = P::C8, PAIRS = (C8 + 1) / 2, SHARING = ES_FUSED_WARPS / PAIRS;
+    constexpr int SETS = P::SIZE * P::SIZE / 32, CHANNELS = C8 * 8;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, pair = warp / SHARING;
+    float sums[C8][4] = {};
+    float4 *kept = (float4 *)(float *)w.s.scratch; // [warp][channel group of the input][lane]
+    in = es_shared(in), d = es_shared(d);
+    in_tile = w.wide(in_tile.border), d_tile = w.wide(d_tile.border);
+    __syncthreads();
+    for (int i = warp % SHARING; i < w.at.n_images * SETS; i += SHARING) {
+        int first = i / SETS * C8, set = i % SETS;
+        uint32_t a[2][4] = {}, b[4];
+        es_load_matrix_x4_transposed(a[0], d + es_seed_set_at<P>(d_tile, first + 2 * pair, set));
+        if (C8 > 1) {
+            es_load_matrix_x4_transposed(a[1],
+                                         d + es_seed_set_at<P>(d_tile, first + 2 * pair + 1, set));
+        }
+#pragma unroll
+        for (int q = 0; q < C8; q++) {
+            es_load_matrix_x4_transposed(b, in + es_seed_set_at<P>(in_tile, first + q, set));
+            es_seed_add_product<T>(sums[q], a[0], a[1], b);
+        }
+    }
+#pragma unroll
+    for (int q = 0; q < C8; q++) {
+        kept[(warp * C8 + q) * 32 + lane] =
+            make_float4(sums[q][0], sums[q][1], sums[q][2], sums[q][3]);
+    }
+    __syncthreads();
+    // two inputs of an output: [channel group of the input][output][pair]
+    for (int i = threadIdx.x; i < C8 * CHANNELS * 4; i += ES_FUSED_THREADS) {
+        int q = i / (CHANNELS * 4), output = i / 4 % CHANNELS, from = output % 8 * 4 + i % 4;
+        const float2 *of =
+            (const float2 *)(kept + (output / 16 * SHARING * C8 + q) * 32 + from) + output / 8 % 2;
+        float2 sum = of[0];
+#pragma unroll
+        for (int s = 1; s < SHARING; s++) {
+            float2 other = of[s * C8 * 64];
+            sum.x += other.x, sum.y += other.y;
+        }
+        ((float2 *)partial)[i] = sum;
+    }
+}
 
 // --- layers ---
 

@@ -9,7 +9,7 @@
 
 #include "growth/fused/fused_convolve.cuh"
 #include "growth/fused/fused_instance.cuh"
-#include "growth/fused/fused_seed.h"
+#include "growth/fused/fused_kernels.h"
 #include "growth/fused/fused_wgrad.cuh"
 
 // Thread blocks that are to share a multiprocessor, which bounds their registers and the images

@@ -8,7 +8,6 @@
 
 #include "base/memory.h"
 #include "growth/fused/fused_kernels.h"
-#include "growth/fused/fused_seed.h"
 
 // Thread blocks that share a multiprocessor: as many as their registers allow. The classifier's is
 // that of cifar_baseline in 16 bits; of the general one two do, which then take turns.
