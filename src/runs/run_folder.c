@@ -14,9 +14,12 @@
 #include "base/file.h"
 #include "base/file_fault.h"
 #include "base/folder.h"
+#include "base/json.h"
+#include "base/macros.h"
 #include "base/memory.h"
-#include "runs/run_lock.h"
+#include "esper/version.h"
 #include "runs/run_removal.h"
+#include "telemetry/sinks/run_database.h"
 
 // for paths below a run folder: checkpoints/<round>/<name> and the ends of temporaries
 #define INSIDE_BYTES 512
@@ -412,4 +415,245 @@ EsStatus es_run_back_up_database(const EsRunFolder *folder, char backup[ES_RUN_P
 
 EsStatus es_run_back_up_telemetry(const EsRunFolder *folder, char backup[ES_RUN_PATH_BYTES]) {
     return back_up(folder, (int)ES_COUNT_OF(telemetry_names), backup);
+}
+
+// --- the marker ---
+
+// Writing, reading and verifying the marker of a run folder.
+
+#define FORMAT "esper-run"
+
+// far more than a marker has
+#define MAX_MARKER_BYTES 4096
+
+int es_run_kind_is_valid(const char *kind) {
+    size_t length = strlen(kind);
+    return length >= 1 && length < ES_RUN_KIND_BYTES &&
+           strspn(kind, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
+               length;
+}
+
+static EsStatus name_file(const char *root, const char *name, char path[ES_RUN_PATH_BYTES]) {
+    int length = snprintf(path, ES_RUN_PATH_BYTES, "%s/%s", root, name);
+    return length > 0 && length < ES_RUN_PATH_BYTES
+               ? ES_STATUS_OK
+               : ES_FAIL(ARGUMENT, "the path %.100s... is too long", root);
+}
+
+EsStatus es_run_marker_write(const char *root, const char *kind) {
+    ES_ASSERT(es_run_kind_is_valid(kind));
+    char path[ES_RUN_PATH_BYTES], text[256];
+    ES_TRY(name_file(root, ES_RUN_MARKER_NAME, path));
+    int length = snprintf(text, sizeof text,
+                          "{\"format\": \"%s\", \"schema\": %d, \"kind\": \"%s\", "
+                          "\"version\": \"%s\"}\n",
+                          FORMAT, ES_RUN_MARKER_SCHEMA, kind, ES_VERSION);
+    return es_file_write_all(path, text, (size_t)length);
+}
+
+static EsStatus read_fields(const char *path, const json_t *marker, char kind[ES_RUN_KIND_BYTES]) {
+    const char *format = json_string_value(json_object_get(marker, "format"));
+    const char *named = json_string_value(json_object_get(marker, "kind"));
+    const json_t *schema = json_object_get(marker, "schema");
+    if (format == NULL || strcmp(format, FORMAT) != 0 || !json_is_integer(schema) ||
+        json_integer_value(schema) < 1) {
+        return ES_FAIL(INPUT, "%s is not the marker of a run", path);
+    }
+    if (json_integer_value(schema) > ES_RUN_MARKER_SCHEMA) {
+        return ES_FAIL(INPUT, "%s has schema %lld; this program knows schema %d", path,
+                       (long long)json_integer_value(schema), ES_RUN_MARKER_SCHEMA);
+    }
+    if (named == NULL || !es_run_kind_is_valid(named)) {
+        return ES_FAIL(INPUT, "%s does not name the kind of a run", path);
+    }
+    strcpy(kind, named);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_run_marker_read(const char *root, char kind[ES_RUN_KIND_BYTES]) {
+    char path[ES_RUN_PATH_BYTES];
+    struct stat info;
+    void *text = NULL;
+    size_t bytes = 0;
+    kind[0] = '\0';
+    ES_TRY(name_file(root, ES_RUN_MARKER_NAME, path));
+    if (lstat(path, &info) != 0) {
+        return errno == ENOENT || errno == ENOTDIR
+                   ? ES_STATUS_OK
+                   : ES_FAIL(IO, "cannot look at %s: %s", path, strerror(errno));
+    }
+    if (!S_ISREG(info.st_mode)) {
+        return ES_FAIL(INPUT, "%s is not a regular file", path);
+    }
+    ES_TRY(es_file_read_all(path, MAX_MARKER_BYTES, &text, &bytes));
+    json_error_t error;
+    json_t *marker = NULL;
+    EsStatus status = es_json_parse(path, text, bytes, &marker, &error);
+    es_release(text);
+    // one that is not JSON has no fields
+    status = status == ES_STATUS_MEMORY ? status : read_fields(path, marker, kind);
+    json_decref(marker);
+    return status;
+}
+
+// A database that cannot be read is no proof that it is ours.
+static EsStatus verify_database(const char *root) {
+    char path[ES_RUN_PATH_BYTES];
+    struct stat info;
+    ES_TRY(name_file(root, "run.db", path));
+    if (lstat(path, &info) != 0) {
+        return ES_STATUS_OK;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        return ES_FAIL(INPUT, "%s is not a regular file", path);
+    }
+    EsRunDatabase *database = NULL;
+    EsStatus status = es_run_database_open(path, &database);
+    if (status == ES_STATUS_UNSUPPORTED) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(status);
+    if (!es_run_database_is_marked(database)) {
+        status = ES_FAIL(INPUT, "%s does not have the application id of a run", path);
+    }
+    es_run_database_close(database);
+    return status;
+}
+
+EsStatus es_run_marker_verify(const char *root) {
+    char kind[ES_RUN_KIND_BYTES];
+    ES_TRY(es_run_marker_read(root, kind));
+    if (kind[0] == '\0') {
+        return ES_FAIL(INPUT, "%s has no %s", root, ES_RUN_MARKER_NAME);
+    }
+    return verify_database(root);
+}
+
+// --- the lock ---
+
+// Taking, asking about and describing the lock of a run folder.
+
+// a lock file that another process removes between our open and our lock
+#define MAX_ATTEMPTS 8
+
+static int name_lock(const char *root, char path[ES_RUN_PATH_BYTES]) {
+    int length = snprintf(path, ES_RUN_PATH_BYTES, "%s/%s", root, ES_RUN_LOCK_NAME);
+    return length > 0 && length < ES_RUN_PATH_BYTES;
+}
+
+// Read the process and host of a lock; 0 when it does not hold them. *bytes is the size of the
+// file, -1 without one.
+static int read_holder(const char *root, long *process, char host[65], int64_t *bytes) {
+    char path[ES_RUN_PATH_BYTES], found[97] = "", end = '\0';
+    struct stat info;
+    *bytes = -1;
+    int descriptor =
+        name_lock(root, path) ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
+    if (descriptor < 0) {
+        return 0;
+    }
+    ssize_t n_read = read(descriptor, found, sizeof found - 1);
+    if (fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) {
+        *bytes = (int64_t)info.st_size;
+    }
+    close(descriptor);
+    // written by us, but a person may have edited it
+    return n_read > 0 && sscanf(found, "%ld %64[A-Za-z0-9._-]%c", process, host, &end) == 3 &&
+           end == '\n';
+}
+
+void es_run_lock_holder(const char *root, char text[160]) {
+    long process = 0;
+    int64_t bytes;
+    char host[65] = "";
+    if (read_holder(root, &process, host, &bytes)) {
+        snprintf(text, 160, "process %ld on %s", process, host);
+    } else {
+        strcpy(text, "another process");
+    }
+}
+
+int es_run_lock_is_ours(const char *root) {
+    long process = 0;
+    int64_t bytes;
+    char host[65] = "", expected[128];
+    if (!read_holder(root, &process, host, &bytes)) {
+        return bytes == 0;
+    }
+    return bytes == snprintf(expected, sizeof expected, "%ld %s\n", process, host);
+}
+
+static int set_lock(int descriptor) {
+    struct flock wanted = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int result;
+    do {
+        result = fcntl(descriptor, F_OFD_SETLK, &wanted);
+    } while (result != 0 && errno == EINTR);
+    return result;
+}
+
+static EsStatus write_holder(int descriptor, const char *path) {
+    char host[64] = "", text[96];
+    gethostname(host, sizeof host - 1);
+    int length = snprintf(text, sizeof text, "%ld %s\n", (long)getpid(), host);
+    if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, text, (size_t)length, 0) != length) {
+        return ES_FAIL(IO, "cannot write %s: %s", path, strerror(errno));
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_run_lock_open(const char *root, int *descriptor) {
+    *descriptor = -1;
+    char path[ES_RUN_PATH_BYTES], holder[160];
+    if (!name_lock(root, path)) {
+        return ES_FAIL(ARGUMENT, "the path %.100s... is too long", root);
+    }
+    for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+        int opened = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (opened < 0) {
+            return ES_FAIL(IO, "cannot open %s: %s", path, strerror(errno));
+        }
+        if (set_lock(opened) != 0) {
+            int error = errno;
+            close(opened);
+            if (error != EAGAIN && error != EACCES) {
+                return ES_FAIL(IO, "cannot lock %s: %s", path, strerror(error));
+            }
+            es_run_lock_holder(root, holder);
+            return ES_FAIL(INPUT, "%s is in use by %s", root, holder);
+        }
+        if (es_path_names(path, opened)) {
+            EsStatus status = write_holder(opened, path);
+            if (status != ES_STATUS_OK) {
+                close(opened);
+                return status;
+            }
+            *descriptor = opened;
+            return ES_STATUS_OK;
+        }
+        close(opened);
+    }
+    return ES_FAIL(IO, "cannot lock %s: it is removed again and again", path);
+}
+
+void es_run_lock_close(int descriptor) {
+    if (descriptor >= 0) {
+        // the text would name a process that is no holder any more; a failure only leaves it there
+        if (ftruncate(descriptor, 0) != 0) {
+            errno = 0;
+        }
+        close(descriptor);
+    }
+}
+
+int es_run_lock_is_held(const char *root) {
+    char path[ES_RUN_PATH_BYTES];
+    int descriptor = name_lock(root, path) ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    if (descriptor < 0) {
+        return 0;
+    }
+    struct flock asked = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int is_held = fcntl(descriptor, F_OFD_GETLK, &asked) == 0 && asked.l_type != F_UNLCK;
+    close(descriptor);
+    return is_held;
 }

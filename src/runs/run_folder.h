@@ -3,7 +3,7 @@
 //     esper-run.json  config.ini  run.db  events.jsonl  tensorboard/  checkpoints/<round>/  lock
 //     networks/<rank>/
 //
-// Create marks the folder as a run (run_marker.h); it can be resumed once config.ini is in it,
+// Create marks the folder as a run; it can be resumed once config.ini is in it,
 // which the caller writes next. Runs made before there were markers have config.ini alone. A run
 // belongs to one process at a time: it is locked while open, and the lock goes with the process,
 // however that ends. On a run of several ranks rank 0 creates or opens the folder, the others join
@@ -19,9 +19,9 @@
 #include <stdint.h>
 
 #include "esper/status.h"
-#include "runs/run_marker.h"
 
 #define ES_RUN_PATH_BYTES 4096
+#define ES_RUN_KIND_BYTES 32 // of a kind with its end
 
 // Folder of the networks that a run keeps, the best one in networks/1.
 #define ES_RUN_NETWORKS "networks"
@@ -111,5 +111,59 @@ EsStatus es_run_summarise(const char *path, EsRunSummary *summary);
 // ended), or "" where the run has no database to say so. Fails with MEMORY alone.
 typedef char EsRunOutcomeName[16];
 EsStatus es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name);
+
+// --- the marker ---
+
+// The marker of a run folder, esper-run.json: written by us when a folder becomes a run, so that
+// nothing else is ever taken for one by a command that removes.
+//
+//     {"format": "esper-run", "schema": 1, "kind": "grow", "version": "0.1.0"}
+//
+// Runs made before there were markers have none. They are listed, opened and resumed all the same,
+// and a resume marks them.
+
+#define ES_RUN_MARKER_NAME   "esper-run.json"
+#define ES_RUN_MARKER_SCHEMA 1
+
+// Returns whether a text may be the kind of a run: letters, digits, '_' and '-', so that it can be
+// shown on a terminal as it is.
+int es_run_kind_is_valid(const char *kind);
+
+// Write the marker, in place of any other.
+EsStatus es_run_marker_write(const char *root, const char *kind);
+
+// Read the kind; "" when there is no marker. INPUT when a file of that name is not a marker, or one
+// of a later schema.
+EsStatus es_run_marker_read(const char *root, char kind[ES_RUN_KIND_BYTES]);
+
+// INPUT, with the reason, unless the folder is certainly a run of ours: it has a marker, and its
+// run.db, where there is one, has our application id (not looked at in a build without SQLite).
+EsStatus es_run_marker_verify(const char *root);
+
+// --- the lock ---
+
+// The lock of a run folder: a file that one process holds, and that others can ask about without
+// taking it.
+//
+// It is a lock on the open file (F_OFD_SETLK), so it ends with the process, is not shared between
+// two opens of one process, and can be queried; flock cannot be queried without being taken, which
+// would turn away a run that starts in that moment. The file's text names the holder.
+
+#define ES_RUN_LOCK_NAME "lock"
+
+// Take the lock of the folder `root`; INPUT when another holds it, naming that process.
+EsStatus es_run_lock_open(const char *root, int *descriptor);
+
+// Give it back; -1 is accepted.
+void es_run_lock_close(int descriptor);
+
+// Returns whether a process, this one included, holds the lock.
+int es_run_lock_is_held(const char *root);
+
+// Returns whether the lock of the folder is a file that we wrote: empty, or a process and its host.
+int es_run_lock_is_ours(const char *root);
+
+// "process 1234 on host", or "another process" when the file does not say.
+void es_run_lock_holder(const char *root, char text[160]);
 
 #endif

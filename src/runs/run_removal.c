@@ -14,8 +14,6 @@
 #include "fit/grown_network.h"
 #include "runs/round_folder.h"
 #include "runs/run_folder.h"
-#include "runs/run_lock.h"
-#include "runs/run_marker.h"
 
 // --- names ---
 

@@ -3,7 +3,7 @@
 #include "fit/host_choice.h"
 
 #include "es_test.h"
-#include "growth/host/slot.h"
+#include "growth/host/host.h"
 
 static EsDataset describe_images(int side, int n_channels, int n_classes) {
     return (EsDataset){

@@ -12,7 +12,7 @@
 #define ES_CONTROL_POLICY_FILE_H
 
 #include "control/policy/policy_network.h"
-#include "growth/host/slot.h"
+#include "growth/host/host.h"
 
 ES_EXTERN_C_BEGIN
 

@@ -12,7 +12,7 @@
 #ifndef ES_GROWTH_SCHEDULE_H
 #define ES_GROWTH_SCHEDULE_H
 
-#include "growth/host/slot.h"
+#include "growth/host/host.h"
 #include "growth/rules/action_rules.h"
 
 ES_EXTERN_C_BEGIN

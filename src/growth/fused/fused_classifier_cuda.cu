@@ -7,8 +7,6 @@
 // of their raw values, which come with the average.
 //
 // N images of an instance, C channels of the last block, K classes.
-#include "growth/fused/fused_classifier_cuda.cu"
-
 #include "growth/fused/fused_instance.cuh"
 #include "growth/fused/fused_kernels.h"
 

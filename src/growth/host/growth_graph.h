@@ -11,7 +11,7 @@
 
 #include "data/dataset.h"
 #include "growth/host/blueprint.h"
-#include "growth/host/slot.h"
+#include "growth/host/host.h"
 #include "growth/rules/recipe.h"
 
 ES_EXTERN_C_BEGIN

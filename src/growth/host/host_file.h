@@ -21,7 +21,7 @@
 //     layers = 32, 16
 //
 // before_pool and after_pool choose the places for seeds; a slot is then r0c<block> or r1c<block>
-// (slot.h). Missing keys have defaults; anything unknown or impossible is CONFIG and names file,
+// (host.h). Missing keys have defaults; anything unknown or impossible is CONFIG and names file,
 // line and the nearest valid name.
 //
 //     EsHostSpec host; EsSlot slots[ES_SLOTS_MAX]; int n_slots;
@@ -32,7 +32,7 @@
 #define ES_GROWTH_HOST_FILE_H
 
 #include "data/dataset.h"
-#include "growth/host/slot.h"
+#include "growth/host/host.h"
 
 ES_EXTERN_C_BEGIN
 

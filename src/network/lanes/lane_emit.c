@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "network/lanes/lane_lower.h"
+#include "network/lanes/lane_internal.h"
 
 void es_lane_fail_node(EsLowering *l, int node, const char *why) {
     if (l->status == ES_STATUS_OK) {

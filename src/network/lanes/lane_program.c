@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "network/lanes/lane_lower.h"
+#include "network/lanes/lane_internal.h"
 
 // --- fusion: a convolution with the batch norm, ReLU and pooling behind it ---
 

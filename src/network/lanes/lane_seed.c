@@ -1,6 +1,6 @@
 // Lowering of seeds: the parts that blueprints are made of, and slots. How a slot blends is read
 // from memory when the program runs.
-#include "network/lanes/lane_lower.h"
+#include "network/lanes/lane_internal.h"
 
 static const EsValue *value_at(const EsLowering *l, EsValueId value) {
     return &l->graph->values[value];

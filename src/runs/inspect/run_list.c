@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "runs/round_folder.h"
 #include "runs/run_folder.h"
-#include "runs/run_lock.h"
 #include "telemetry/sinks/run_database.h"
 
 // far more than any configuration has
