@@ -1,5 +1,5 @@
-// The insides of a plan, shared by plan.c, which builds and runs it, and plan_host.c, which runs one
-// host of it.
+// The insides of a plan, shared by plan.c, which builds and runs it, and plan_host.c, which runs
+// one host of it.
 #ifndef ES_NETWORK_PLAN_INTERNAL_H
 #define ES_NETWORK_PLAN_INTERNAL_H
 
