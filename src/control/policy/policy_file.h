@@ -1,7 +1,7 @@
 // A trained policy as a file: safetensors with the weights and the feature normaliser, and metadata
 // about the hosts it fits: slots in order, observation version, episode length, dwell times, sizes;
 // of a policy of version 2, which has no normaliser, ranges of slots, steps and budgets
-// (policy_ranges.c). A host that differs is refused with a message; nothing is rescaled silently.
+// (policy_metadata.c). A host that differs is refused with a message; nothing is rescaled silently.
 // docs/file-formats.md has the bytes.
 //
 //     EsPolicyMetadata metadata; ES_TRY(es_policy_file_metadata(path, &metadata));
@@ -13,6 +13,7 @@
 
 #include "control/policy/policy_network.h"
 #include "growth/host/host.h"
+#include "tensor/safetensors.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -51,6 +52,19 @@ typedef struct EsPolicyMetadata {
     float floor[ES_N_HEADS]; // least probabilities it was trained with
     EsPolicyRanges ranges;   // version 2
 } EsPolicyMetadata;
+
+// Entries of a file's header that hold the metadata, at most.
+#define ES_POLICY_METADATA_MAX 7
+
+// The metadata as entries, *n of them, whose values the caller releases; MEMORY when they cannot be
+// made.
+EsStatus es_policy_metadata_write(const EsPolicyMetadata *metadata,
+                                  EsMetadata entries[ES_POLICY_METADATA_MAX], int *n);
+void es_policy_metadata_release(EsMetadata entries[ES_POLICY_METADATA_MAX]);
+
+// Reads them again; INPUT names the file and the entry that is missing, unknown or out of range.
+EsStatus es_policy_metadata_read(const EsSafetensors *file, const char *path,
+                                 EsPolicyMetadata *metadata);
 
 // Written atomically. The metadata must be that of the network. Waits for the network's stream.
 EsStatus es_policy_file_save(const char *path, const EsPolicyMetadata *metadata,
