@@ -2,16 +2,11 @@
 // is read comes from outside: nothing is taken that is missing, of another shape or not finite.
 #include "control/policy/policy_file.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/memory.h"
 #include "base/range_check.h"
-#include "growth/rules/growth_names.h"
-#include "tensor/safetensors.h"
 
 #define MEAN     "normaliser.mean"
 #define VARIANCE "normaliser.variance"

@@ -1,7 +1,7 @@
-// The metadata of a policy's file: texts about the hosts it fits, most of them JSON, and for a policy
-// of version 2 the ranges of such hosts. One list of fields serves writing, reading and comparing.
-// What is read comes from outside: nothing is taken that is missing, unknown, of another type or out
-// of range.
+// The metadata of a policy's file: texts about the hosts it fits, most of them JSON, and for a
+// policy of version 2 the ranges of such hosts. One list of fields serves writing, reading and
+// comparing. What is read comes from outside: nothing is taken that is missing, unknown, of another
+// type or out of range.
 #include "control/policy/policy_file.h"
 
 #include <math.h>
