@@ -6,6 +6,7 @@
 //   G1    stage is GERMINATED                          same
 //   G2    dwell; gradient health measured,             dwell; improvement; ratio measured, high
 //         none exploding, health high
+//         (without a dwell time nothing)               (the same)
 //   G3    target is 1; alpha rests on it               and dwell
 //   G5    contribution measured; healthy               and contribution high
 #ifndef ES_GROWTH_GATE_RULES_H
@@ -98,6 +99,9 @@ static inline ES_HOST_DEVICE void es_gate_check_g2(const EsGrowthSettings *setti
                                                    const EsSeed *seed, EsGateResult *result) {
     float improvement = es_seed_improvement(seed);
     es_gate_ask(result, ES_GATE_CHECK_DWELL, seed->steps_in_stage >= settings->training_dwell);
+    if (settings->training_dwell == 0) {
+        return; // the seed is the identity still: it was not trained, and there is nothing to judge
+    }
     if (settings->is_strict) {
         es_gate_ask(result, ES_GATE_CHECK_IMPROVEMENT,
                     seed->accuracy_stage_start >= 0 && improvement >= settings->min_improvement);

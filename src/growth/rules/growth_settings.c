@@ -13,7 +13,7 @@ static EsStatus check_integers(const EsGrowthSettings *s) {
         {"max_seeds", s->max_seeds, 0, most},
         {"episode_steps", s->episode_steps, 1, most},
         {"auto_forward", s->auto_forward, 0, ES_AUTO_FORWARD_ALL},
-        {"training_dwell", s->training_dwell, 1, most},
+        {"training_dwell", s->training_dwell, 0, most},
         {"blending_dwell", s->blending_dwell, 0, most},
         {"embargo_dwell", s->embargo_dwell, 1, most},
         {"reset_dwell", s->reset_dwell, 1, most},

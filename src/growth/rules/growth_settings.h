@@ -48,7 +48,7 @@ typedef struct EsGrowthSettings {
     int32_t auto_forward; // bits ES_AUTO_FORWARD_*
 
     // dwell times, in steps
-    int32_t training_dwell; // in TRAINING before G2
+    int32_t training_dwell; // in TRAINING before G2; 0: that stage has no batch
     int32_t blending_dwell; // in BLENDING before a strict G3
     int32_t embargo_dwell;  // in EMBARGOED
     int32_t reset_dwell;    // in RESETTING
@@ -108,15 +108,24 @@ typedef struct EsGrowthSettings {
 } EsGrowthSettings;
 
 // How soon a seed becomes a part of its host: as published (10 steps in TRAINING), in short stages
-// for episodes of 30 steps, or as soon as the rules allow. A seed begins as the identity
-// (blueprint.h): a swift one does its host no harm, and trains with it for most of an episode.
-typedef enum EsGrowthPace { ES_PACE_PUBLISHED, ES_PACE_SHORT, ES_PACE_SWIFT } EsGrowthPace;
+// for episodes of 30 steps, after one step, or with the first batch after its germination. A seed
+// begins as the identity (blueprint.h): blended in at once it does its host no harm, and trains with
+// it for most of an episode.
+typedef enum EsGrowthPace {
+    ES_PACE_PUBLISHED,
+    ES_PACE_SHORT,
+    ES_PACE_SWIFT,
+    ES_PACE_INSTANT
+} EsGrowthPace;
 
 // Sets dwell times, first ramps and the governor's patience.
 static inline ES_HOST_DEVICE void es_growth_settings_set_pace(EsGrowthSettings *s,
                                                               EsGrowthPace pace) {
-    int is_published = pace == ES_PACE_PUBLISHED, is_swift = pace == ES_PACE_SWIFT;
-    s->training_dwell = s->blending_dwell = is_published ? 10 : is_swift ? 1 : 3;
+    int is_published = pace == ES_PACE_PUBLISHED, is_swift = pace >= ES_PACE_SWIFT;
+    s->training_dwell = s->blending_dwell = is_published              ? 10
+                                            : pace == ES_PACE_INSTANT ? 0
+                                            : is_swift                ? 1
+                                                                      : 3;
     s->embargo_dwell = is_published ? 5 : is_swift ? 1 : 2;
     s->reset_dwell = 1;
     s->holding_dwell = s->prune_age = is_published ? 5 : is_swift ? 1 : 2;

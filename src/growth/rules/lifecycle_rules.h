@@ -201,6 +201,11 @@ static inline ES_HOST_DEVICE void es_seed_tick_stage(const EsGrowthSettings *set
         if (settings->auto_forward & ES_AUTO_FORWARD_G1) {
             es_seed_advance(settings, seed);
         }
+        // without a dwell time there is no batch in TRAINING
+        if (seed->stage == ES_STAGE_TRAINING && settings->training_dwell == 0 &&
+            (settings->auto_forward & ES_AUTO_FORWARD_G2)) {
+            es_seed_advance(settings, seed);
+        }
         break;
     case ES_STAGE_TRAINING:
         if ((settings->auto_forward & ES_AUTO_FORWARD_G2) &&

@@ -61,9 +61,9 @@ static const EsConfigKey keys[] = {
                   10000000,
                   "validation images of a step, the same for all; fewer when the set has fewer"),
     ES_CONFIG_CHOICE(
-        EsGrowSettings, pace, "grow", "pace", "task", "task|published|short|swift",
-        "steps of training before a seed blends: published 10, short 3, swift 1; task: short "
-        "for tiny, else published"),
+        EsGrowSettings, pace, "grow", "pace", "task", "task|published|short|swift|instant",
+        "steps of training before a seed blends: published 10, short 3, swift 1, instant 0; "
+        "task: short for tiny, else published"),
     ES_CONFIG_CHOICE(EsGrowSettings, gates, "grow", "gates", "permissive", "permissive|strict",
                      "strictness of the gates between a seed's stages"),
     ES_CONFIG_BOOL(EsGrowSettings, auto_forward, "grow", "auto_forward", "on",

@@ -93,7 +93,12 @@ static void expect_timing(EsGrowthSettings settings, int8_t tempo) {
     case_wait(&c, 4);
     int32_t t = c.env.step;
     case_step(&c, germinate);
-    EXPECT_EQ(c.seeds[0].stage, ES_STAGE_TRAINING); // from tick t
+    if (d > 0) {
+        EXPECT_EQ(c.seeds[0].stage, ES_STAGE_TRAINING); // from tick t
+    } else {
+        EXPECT_EQ(c.seeds[0].stage, n > 1 ? ES_STAGE_BLENDING : ES_STAGE_HOLDING);
+        EXPECT_NEAR(c.seeds[0].alpha, 1.0 / n, 1e-7);
+    }
     for (int32_t u = t + 1; u <= t + d + n - 1; u++) {
         case_step(&c, es_action_wait());
         EXPECT(!case_allows(&c, ES_GROWTH_OP_FOSSILIZE, 0));
@@ -118,10 +123,13 @@ static void expect_timing(EsGrowthSettings settings, int8_t tempo) {
 TEST(automatic_timing) {
     EsGrowthSettings swift = DEFAULTS;
     es_growth_settings_set_pace(&swift, ES_PACE_SWIFT);
+    EsGrowthSettings instant = DEFAULTS;
+    es_growth_settings_set_pace(&instant, ES_PACE_INSTANT);
     for (int8_t tempo = 0; tempo < 3; tempo++) {
         expect_timing(DEFAULTS, tempo);
         expect_timing(es_growth_settings_tiny(3, 10), tempo);
         expect_timing(swift, tempo);
+        expect_timing(instant, tempo);
     }
     // in numbers, once: germinated in step 1, tempo 5
     LifecycleCase c = case_begin(automatic(DEFAULTS));

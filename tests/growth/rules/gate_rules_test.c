@@ -110,6 +110,22 @@ TEST(g2_strict) {
     expect_gate(1, seed, ES_GATE_G2, all, BIT(RATIO_MEASURED) | BIT(RATIO));
 }
 
+// Without a dwell time a seed leaves TRAINING as the identity that it was born as, unmeasured.
+TEST(g2_without_a_dwell_time) {
+    for (int is_strict = 0; is_strict < 2; is_strict++) {
+        EsGrowthSettings settings = settings_with(is_strict);
+        EsSeed seed = good_seed();
+        seed.gradient_health = seed.gradient_ratio = ES_NOT_MEASURED;
+        seed.steps_in_stage = 0;
+        EsGateResult result = es_gate_check(&settings, &seed, ES_GATE_G2);
+        EXPECT(!es_gate_is_open(&result));
+        settings.training_dwell = 0;
+        result = es_gate_check(&settings, &seed, ES_GATE_G2);
+        EXPECT_EQ(result.checked, BIT(DWELL));
+        EXPECT(es_gate_is_open(&result));
+    }
+}
+
 TEST(g3) {
     int32_t both = BIT(TARGET_FULL) | BIT(TARGET_REACHED);
     EsSeed seed = good_seed();
