@@ -109,8 +109,8 @@ typedef struct EsGrowthSettings {
 
 // How soon a seed becomes a part of its host: as published (10 steps in TRAINING), in short stages
 // for episodes of 30 steps, after one step, or with the first batch after its germination. A seed
-// begins as the identity (blueprint.h): blended in at once it does its host no harm, and trains with
-// it for most of an episode.
+// begins as the identity (blueprint.h): blended in at once it does its host no harm, and trains
+// with it for most of an episode.
 typedef enum EsGrowthPace {
     ES_PACE_PUBLISHED,
     ES_PACE_SHORT,
