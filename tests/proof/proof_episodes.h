@@ -97,8 +97,11 @@ static inline EsProofChoices episodes_choices(Episodes *episodes) {
         }
     }
     episodes->first[episodes->n_envs] = n;
-    return (EsProofChoices){episodes->states, episodes->first, episodes->successors,
-                            episodes->n_envs, episodes->settings.selection};
+    return (EsProofChoices){.states = episodes->states,
+                            .first = episodes->first,
+                            .successors = episodes->successors,
+                            .n_states = episodes->n_envs,
+                            .selection = episodes->settings.selection};
 }
 
 static inline void episodes_step(Episodes *episodes, const int32_t *action) {

@@ -75,7 +75,11 @@ static inline double probability_of_actions(const EsKnowledgeGraph *graph,
             spans[k] = es_successor(&successors, k);
         }
         if (successors.outcome == ES_PROOF_OPEN) {
-            EsProofChoices choices = {&state, first, spans, 1, settings->selection};
+            EsProofChoices choices = {.states = &state,
+                                      .first = first,
+                                      .successors = spans,
+                                      .n_states = 1,
+                                      .selection = settings->selection};
             REQUIRE_OK(guide->score(guide->context, &choices, log_probability, NULL));
             sum += (double)log_probability[actions[i]];
         }

@@ -163,6 +163,7 @@ static EsStatus create_successors(EsProofEnv *env) {
     ES_TRY(es_allocate(N * sizeof *env->count, (void **)&env->count));
     ES_TRY(es_allocate((N + 1) * sizeof *env->row_start, (void **)&env->row_start));
     ES_TRY(es_allocate(N * sizeof *env->state_span, (void **)&env->state_span));
+    ES_TRY(es_allocate(N * sizeof *env->state_query, (void **)&env->state_query));
     env->n_workers = env->pool != NULL ? es_thread_pool_size(env->pool) : 1;
     ES_TRY(es_allocate((size_t)env->n_workers * sizeof *env->scratch, (void **)&env->scratch));
     for (int i = 0; i < env->n_workers; i++) {
@@ -230,9 +231,9 @@ void es_proof_env_destroy(EsProofEnv *env) {
         es_release(env->blocks[b].atoms);
         es_release(env->blocks[b].start);
     }
-    void *const owned[] = {env->queries, env->scratch,      env->slab,      env->blocks,
-                           env->first,   env->count,        env->row_start, env->state_span,
-                           env->span,    env->result_memory};
+    void *const owned[] = {env->queries,     env->scratch, env->slab,         env->blocks,
+                           env->first,       env->count,   env->row_start,    env->state_span,
+                           env->state_query, env->span,    env->result_memory};
     for (size_t i = 0; i < ES_COUNT_OF(owned); i++) {
         es_release(owned[i]);
     }

@@ -47,6 +47,7 @@ struct EsProofEnv {
     int32_t *count; // of an environment                                                       (N)
     int32_t *row_start;     // as EsProofChoices.first                                     (N + 1)
     EsAtomSpan *state_span; //                                                                 (N)
+    EsAtom *state_query;    //                                                                 (N)
     EsAtomSpan *span;       // of all successors; owned                            (span_capacity)
     int32_t span_capacity;
     int is_listed; // spans are those of the present states

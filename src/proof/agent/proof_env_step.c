@@ -288,6 +288,7 @@ static void list_block(void *context, int64_t piece, int worker) {
     for (int32_t index = begin; index < end; index++) {
         env->state_span[index] =
             (EsAtomSpan){es_proof_env_goals(env, index), env->episodes[index].n_atoms};
+        env->state_query[index] = env->episodes[index].query;
     }
 }
 
@@ -324,7 +325,9 @@ EsStatus es_proof_env_choices(EsProofEnv *env, EsProofChoices *choices) {
                                 .first = env->row_start,
                                 .successors = env->span,
                                 .n_states = env->settings.n_envs,
-                                .selection = env->settings.selection};
+                                .selection = env->settings.selection,
+                                .queries = env->state_query,
+                                .n_queries = env->settings.n_envs};
     return ES_STATUS_OK;
 }
 

@@ -13,13 +13,21 @@
 // Variables that body atoms share are ignored, which makes a cost a guess and cheap. All of it is
 // read from the graph; nothing is learned here.
 //
+// A rule has a confidence: of the pairs that its body gives over the facts, the share that are
+// facts, support / (pairs + ES_PROOF_SMOOTHING). A goal has the confidences of those of its rules
+// whose body atoms all match facts: the highest, and their noisy or, 1 - (1 - c1)(1 - c2)...
+//
+// A query that is a fact is to be proved without itself, as one that is none: it does not count in
+// what a goal matches, nor in costs and degrees. Statistics of predicates and confidences of rules
+// are of the whole graph and do count it.
+//
 // The features of a state are those of the selected goal, the mean over all goals, and of the whole
 // state; ES_PROOF_FEATURES in all. Their meaning is part of the file format of policies: a change
 // of any of them raises ES_PROOF_FEATURES_VERSION.
 //
 //     EsProofFeatures *features; ES_TRY(es_proof_features_create(graph, &features));
 //     float row[ES_PROOF_FEATURES];
-//     es_proof_features_describe(features, state, ES_GOAL_CONSTRAINED, row);
+//     es_proof_features_describe(features, state, query, ES_GOAL_CONSTRAINED, row);
 //     es_proof_features_destroy(features);
 #ifndef ES_PROOF_PROOF_FEATURES_H
 #define ES_PROOF_PROOF_FEATURES_H
@@ -28,14 +36,15 @@
 
 ES_EXTERN_C_BEGIN
 
-#define ES_PROOF_FEATURES_VERSION 1
+#define ES_PROOF_FEATURES_VERSION 2
 
-#define ES_PROOF_PREDICATE_FEATURES 12 // a part of those of a goal
-#define ES_PROOF_GOAL_FEATURES      (18 + ES_PROOF_PREDICATE_FEATURES)
-#define ES_PROOF_WHOLE_FEATURES     12
+#define ES_PROOF_PREDICATE_FEATURES 13 // a part of those of a goal
+#define ES_PROOF_GOAL_FEATURES      (20 + ES_PROOF_PREDICATE_FEATURES)
+#define ES_PROOF_WHOLE_FEATURES     13
 #define ES_PROOF_FEATURES           (2 * ES_PROOF_GOAL_FEATURES + ES_PROOF_WHOLE_FEATURES)
 
-#define ES_PROOF_MAX_COST 6
+#define ES_PROOF_MAX_COST  6
+#define ES_PROOF_SMOOTHING 5
 
 // Of one graph, which is borrowed; never changed once made, so any number of threads may read it.
 // INPUT when the graph has no rules: there is then nothing to choose.
@@ -43,11 +52,17 @@ typedef struct EsProofFeatures EsProofFeatures;
 EsStatus es_proof_features_create(const EsKnowledgeGraph *graph, EsProofFeatures **features);
 void es_proof_features_destroy(EsProofFeatures *features);
 
-// Cost of one goal of a state, looking `n_rules` rules ahead (k above).
-int es_proof_features_cost(const EsProofFeatures *features, EsAtom goal, int n_rules);
+// Cost of one goal of a state, looking `n_rules` rules ahead (k above), where the fact `hidden`
+// does not count; no atom, {0}: all do.
+int es_proof_features_cost(const EsProofFeatures *features, EsAtom goal, EsAtom hidden,
+                           int n_rules);
 
-// The features of a state, terminal ones included, to row (ES_PROOF_FEATURES).
-void es_proof_features_describe(const EsProofFeatures *features, EsAtomSpan state,
+// Confidence of a rule of the graph.
+float es_proof_features_confidence(const EsProofFeatures *features, int32_t rule);
+
+// The features of a state, terminal ones included, to row (ES_PROOF_FEATURES); `hidden` is the
+// query where that is a fact, else no atom.
+void es_proof_features_describe(const EsProofFeatures *features, EsAtomSpan state, EsAtom hidden,
                                 EsGoalSelection selection, float *row);
 
 ES_EXTERN_C_END

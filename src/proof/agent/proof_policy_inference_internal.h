@@ -1,7 +1,8 @@
 // The insides of inference, for its source and for training: a cache of states with their encodings
 // and values, each distinct state once.
 //
-// An encoding depends on its state, on the weights and on how goals are selected. Within a rollout
+// An encoding depends on its state, on the weights and on how goals are selected; with the encoder
+// `structure` also on the query where that is a fact, which then stands behind the state's atoms. Within a rollout
 // or a search these stay, and most states come again: a successor now is the state of the next
 // step. All missing results are computed together, in batches over the threads of a pool; the
 // bits do not depend on the batches.
@@ -31,11 +32,11 @@ typedef struct EsProofCache {
     EsThreadPool *pool;          // borrowed; NULL: the calling thread alone
     EsProofWorker **workers;     // owned, one per thread
     int n_workers;
-    EsGoalTable goals;
-    float *encoding; // of length 1 where l2 is set                                  (capacity, D)
-    float *value;    //                                                              (capacity)
-    uint8_t *known;  // bits as above                                                (capacity)
-    uint8_t *wanted; // likewise; a state with a bit waits to be computed            (capacity)
+    EsGoalTable goals; // states; of the encoder `structure` with the query, or no atom, behind them
+    float *encoding;   // of length 1 where l2 is set                                  (capacity, D)
+    float *value;      //                                                              (capacity)
+    uint8_t *known;    // bits as above                                                (capacity)
+    uint8_t *wanted;   // likewise; a state with a bit waits to be computed            (capacity)
     int64_t capacity;
     int32_t *waiting; // states that wait, each once
     int64_t n_waiting, waiting_capacity;

@@ -209,7 +209,9 @@ static void embed_state(const EsProofPolicy *policy, EsAtomSpan state, EsGoalSel
     int D = policy->settings.embed;
     float *mean = goal + D, share = 1.0f / (float)state.count;
     if (policy->features != NULL) {
-        es_proof_features_describe(policy->features, state, selection, goal);
+        EsAtomSpan goals = {state.atoms, state.count - 1};
+        es_proof_features_describe(policy->features, goals, state.atoms[goals.count], selection,
+                                   goal);
         return;
     }
     memset(goal, 0, sizeof *goal * 2 * (size_t)D);

@@ -10,7 +10,7 @@ static const EsLiteralKind kinds[ES_KG_N_TESTS] = {
     ES_LITERAL_ATOM,    ES_LITERAL_NOT_EQUAL,     ES_LITERAL_LESS, ES_LITERAL_LESS_EQUAL,
     ES_LITERAL_GREATER, ES_LITERAL_GREATER_EQUAL, ES_LITERAL_NOT};
 
-static EsLiteral literal_of(const EsKnowledgeGraph *graph, EsAtom atom) {
+EsLiteral es_closure_literal(const EsKnowledgeGraph *graph, EsAtom atom) {
     int test = graph->has_tests ? graph->test_of[atom.predicate] : ES_KG_NO_TEST;
     int32_t relation = test == ES_KG_NEGATION ? graph->negated[atom.predicate] : atom.predicate;
     return (EsLiteral){kinds[test], relation, {atom.a, atom.b}};
@@ -32,9 +32,10 @@ static EsStatus make_program(EsClosure *closure) {
     EsLiteral *body = closure->body;
     for (int32_t r = 0; r < graph->n_rules; r++) {
         const EsHornRule *rule = &graph->rules[r];
-        closure->rules[r] = (EsDatalogRule){literal_of(graph, rule->head), body, rule->n_body};
+        closure->rules[r] =
+            (EsDatalogRule){es_closure_literal(graph, rule->head), body, rule->n_body};
         for (int k = 0; k < rule->n_body; k++) {
-            *body++ = literal_of(graph, rule->body[k]);
+            *body++ = es_closure_literal(graph, rule->body[k]);
         }
     }
     closure->program = (EsDatalogProgram){.n_relations = graph->n_predicates + 1,

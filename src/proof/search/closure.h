@@ -51,6 +51,9 @@ EsStatus es_closure_create_with(const EsKnowledgeGraph *graph, const EsClosureSe
                                 EsClosure **closure);
 void es_closure_destroy(EsClosure *closure);
 
+// An atom of a rule, or a test, as a literal; its relation is the predicate.
+EsLiteral es_closure_literal(const EsKnowledgeGraph *graph, EsAtom atom);
+
 // Exact. The atom is ground and in the graph's numbers.
 int es_closure_has(const EsClosure *closure, EsAtom atom);
 

@@ -83,8 +83,8 @@ void es_goal_table_destroy(EsGoalTable *goals) {
 
 EsStatus es_goal_table_add(EsGoalTable *goals, const EsAtom *atoms, int32_t n_atoms, uint64_t hash,
                            int32_t *number) {
-    ES_ASSERT(n_atoms <= ES_PROOF_MAX_ATOMS);
-    EsAtom set[ES_PROOF_MAX_ATOMS];
+    ES_ASSERT(n_atoms <= ES_PROOF_MAX_ATOMS + 1);
+    EsAtom set[ES_PROOF_MAX_ATOMS + 1];
     const EsAtom *key = atoms;
     int32_t n_key = n_atoms;
     if (goals->compares_sets) {

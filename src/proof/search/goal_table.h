@@ -34,8 +34,8 @@ typedef struct EsGoalTable {
 
 void es_goal_table_destroy(EsGoalTable *goals);
 
-// The number of a list of at most ES_PROOF_MAX_ATOMS atoms; a new one gets the old count. `hash`
-// is es_proof_hash of it.
+// The number of a list of at most ES_PROOF_MAX_ATOMS + 1 atoms, those of a state and perhaps its
+// query; a new one gets the old count. `hash` is es_proof_hash of it.
 EsStatus es_goal_table_add(EsGoalTable *goals, const EsAtom *atoms, int32_t n_atoms, uint64_t hash,
                            int32_t *number);
 

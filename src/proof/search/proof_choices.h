@@ -16,6 +16,8 @@ typedef struct EsProofChoices {
     const EsAtomSpan *successors; // at least one per state                                   (M)
     int32_t n_states;
     EsGoalSelection selection; // of the goal that these successors resolve
+    const EsAtom *queries;     // of the proofs that the states belong to; NULL: not known
+    int32_t n_queries;         // N, or 1: the same for all
 } EsProofChoices;
 
 // Guides a search by the probability of each successor.
@@ -23,7 +25,8 @@ typedef struct EsProofGuide {
     void *context;
     // log_probability (M): over the successors of one state their exponentials sum to 1. value (M):
     // the expected return of each successor, for a terminal one anything; may be NULL.
-    // The result for a state does not depend on the others of the call.
+    // The result for a state depends on its query, which counts as no fact, and not on the other
+    // states of the call.
     EsStatus (*score)(void *context, const EsProofChoices *choices, float *log_probability,
                       float *value);
 } EsProofGuide;

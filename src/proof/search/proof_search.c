@@ -175,7 +175,9 @@ EsStatus es_search_score(EsProofSearch *search) {
                               .first = batch->first,
                               .successors = batch->successors,
                               .n_states = batch->n_states,
-                              .selection = search->settings.selection};
+                              .selection = search->settings.selection,
+                              .queries = &search->query,
+                              .n_queries = 1};
     float *value = es_search_uses_values(search) ? batch->value : NULL;
     ES_TRY(search->guide->score(search->guide->context, &choices, batch->log_probability, value));
     for (int32_t k = 0; k < n_successors; k++) {

@@ -349,8 +349,10 @@ TEST(crafted_policies_by_structure_are_refused) {
     PolicyCase test = make_case(&settings, 40, 1), other = make_case(&by_names, 40, 1);
     const char *good = temp_path("policy.safetensors"), *bad = temp_path("crafted.safetensors");
     REQUIRE_OK(es_proof_policy_file_save(test.policy, good));
-    craft_metadata(good, bad, "features", "2");
-    expect_policy_refused(&test, bad, "features of version 2, this program has version 1");
+    craft_metadata(good, bad, "features", "1");
+    expect_policy_refused(&test, bad, "features of version 1, this program has version 2");
+    craft_metadata(good, bad, "features", "3");
+    expect_policy_refused(&test, bad, "features of version 3, this program has version 2");
     static const char *const values[] = {"-1", "1e30", "nan", "", "x", "1.5"};
     for (size_t v = 0; v < ES_COUNT_OF(values); v++) {
         craft_metadata(good, bad, "features", values[v]);

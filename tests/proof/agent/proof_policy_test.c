@@ -104,8 +104,11 @@ static void compare_with_neighbours(EsProofEncoder encoder) {
             // a scorer that remembers nothing from before
             EsProofPolicyScorer *alone = make_scorer(test.policy, NULL, 0);
             int32_t n = choices.first[i + 1] - choices.first[i], first[] = {0, n};
-            EsProofChoices one = {choices.states + i, first, choices.successors + choices.first[i],
-                                  1, choices.selection};
+            EsProofChoices one = {.states = choices.states + i,
+                                  .first = first,
+                                  .successors = choices.successors + choices.first[i],
+                                  .n_states = 1,
+                                  .selection = choices.selection};
             REQUIRE_OK(es_proof_policy_scorer_logits(alone, &one, other, &alone_value));
             EXPECT(same_bits(other, logits + choices.first[i], n));
             EXPECT(same_bits(&alone_value, &value[i], 1));
@@ -176,7 +179,11 @@ TEST(equal_states_are_encoded_once) {
         successors[k] = one.successors[k % n];
     }
     const int32_t first[] = {0, n, 2 * n, 3 * n};
-    EsProofChoices three = {states, first, successors, 3, one.selection};
+    EsProofChoices three = {.states = states,
+                            .first = first,
+                            .successors = successors,
+                            .n_states = 3,
+                            .selection = one.selection};
     float value[3];
     REQUIRE_OK(es_proof_policy_scorer_logits(scorer, &three, logits, value));
     EsProofPolicyScorerCounters counters = es_proof_policy_scorer_counters(scorer);
@@ -209,8 +216,10 @@ TEST(a_guide_values_successors_as_a_judge_does_states) {
     EXPECT(same_bits(other, logits, choices.first[choices.n_states]));
     for (int32_t k = 0; k < choices.first[choices.n_states]; k++) {
         float alone_value;
-        EsProofChoices one = {choices.successors + k, (int32_t[]){0, 0}, NULL, 1,
-                              choices.selection};
+        EsProofChoices one = {.states = choices.successors + k,
+                              .first = (int32_t[]){0, 0},
+                              .n_states = 1,
+                              .selection = choices.selection};
         REQUIRE_OK(es_proof_policy_scorer_values(alone, &one, &alone_value));
         EXPECT(same_bits(&alone_value, &value[k], 1));
     }
@@ -228,7 +237,11 @@ TEST(an_only_successor_needs_no_encoding) {
     EsAtom state = {1, 1, 2}, proved = es_proof_terminal(test.graph, ES_PROOF_PROVED);
     EsAtomSpan states[] = {{&state, 1}}, successors[] = {{&proved, 1}};
     const int32_t first[] = {0, 1};
-    EsProofChoices choices = {states, first, successors, 1, ES_GOAL_CONSTRAINED};
+    EsProofChoices choices = {.states = states,
+                              .first = first,
+                              .successors = successors,
+                              .n_states = 1,
+                              .selection = ES_GOAL_CONSTRAINED};
     EsProofGuide guide = es_proof_policy_scorer_guide(scorer);
     float log_probability = 9, value = 0;
     REQUIRE_OK(guide.score(guide.context, &choices, &log_probability, &value));
