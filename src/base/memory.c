@@ -52,7 +52,7 @@ static int may_hold(size_t bytes) {
     return !is_beyond;
 }
 
-EsStatus es_allocate(size_t bytes, void **memory) {
+EsStatus es_allocate_unset(size_t bytes, void **memory) {
     // aligned_alloc wants a multiple of the alignment; a zero-sized request still gets an address
     // of its own
     size_t rounded = es_align_up(bytes > 0 ? bytes : 1);
@@ -62,9 +62,14 @@ EsStatus es_allocate(size_t bytes, void **memory) {
         return ES_FAIL(MEMORY, "not enough memory: cannot allocate %.1f MiB",
                        (double)bytes / (1024.0 * 1024.0));
     }
-    memset(*memory, 0, rounded);
     atomic_fetch_add_explicit(&held_bytes, (int64_t)malloc_usable_size(*memory),
                               memory_order_relaxed);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_allocate(size_t bytes, void **memory) {
+    ES_TRY(es_allocate_unset(bytes, memory));
+    memset(*memory, 0, es_align_up(bytes > 0 ? bytes : 1));
     return ES_STATUS_OK;
 }
 

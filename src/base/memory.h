@@ -20,6 +20,10 @@ size_t es_align_up(size_t bytes);
 
 // Zeroed memory on a 64-byte boundary, or a MEMORY failure that says how much was asked for.
 EsStatus es_allocate(size_t bytes, void **memory);
+
+// The same, but what it holds is not set: for large arrays that threads are to fill or clear.
+EsStatus es_allocate_unset(size_t bytes, void **memory);
+
 void es_release(void *memory);
 
 // Move an allocation of `old_bytes` (none: NULL) to one of `bytes`, the rest of which is zero.

@@ -335,10 +335,11 @@ static void describe_heads(const EsProofFeatures *features, int32_t predicate, f
 static EsStatus add_facts(const EsKnowledgeGraph *graph, const EsHornRule *rule,
                           EsDatalog *datalog) {
     for (int i = 0; i < rule->n_body; i++) {
-        EsAtomSpan facts = es_kg_facts_of(graph, rule->body[i].predicate);
-        for (int32_t k = 0; k < facts.count; k++) {
-            const int32_t terms[] = {facts.atoms[k].a, facts.atoms[k].b};
-            ES_TRY(es_datalog_add_fact(datalog, facts.atoms[k].predicate, terms));
+        int32_t predicate = rule->body[i].predicate, stride = sizeof(EsAtom) / sizeof(int32_t);
+        EsAtomSpan facts = es_kg_facts_of(graph, predicate);
+        if (facts.count > 0) {
+            ES_TRY(es_datalog_add_facts(datalog, predicate, &facts.atoms[0].a, stride, facts.count,
+                                        NULL));
         }
     }
     return ES_STATUS_OK;

@@ -53,10 +53,13 @@ static EsStatus derive(EsClosure *closure, const EsClosureSettings *settings) {
     EsDatalogSettings limits = {closure->limit, settings->keeps_provenance};
     ES_TRY(make_program(closure));
     ES_TRY(es_datalog_create(&closure->program, &limits, &closure->datalog));
-    for (int32_t i = 0; i < graph->n_facts; i++) {
-        EsAtom fact = graph->facts[i];
-        const int32_t terms[] = {fact.a, fact.b};
-        ES_TRY(es_datalog_add_fact(closure->datalog, fact.predicate, terms));
+    for (int32_t p = 1; p <= graph->n_predicates; p++) {
+        EsAtomSpan facts = es_kg_facts_of(graph, p);
+        if (facts.count > 0) {
+            ES_TRY(es_datalog_add_facts(closure->datalog, p, &facts.atoms[0].a,
+                                        sizeof(EsAtom) / sizeof(int32_t), facts.count,
+                                        settings->pool));
+        }
     }
     ES_TRY(es_datalog_run(closure->datalog, settings->pool));
     closure->is_complete = es_datalog_is_complete(closure->datalog);

@@ -48,7 +48,7 @@ typedef struct Batch {
     int32_t n_pieces;
     int is_alone; // the one piece sorts out its candidates by itself
     // numbers of the first tuples that the buffers gave
-    int64_t number[MAX_PIECES * ES_TUPLE_PARTS + 1];
+    int64_t number[MAX_PIECES * ES_TUPLE_PARTS];
 } Batch;
 
 // A piece of a batch at work; on cache lines of its own, as is its share of the scratch memory.
@@ -88,8 +88,9 @@ static void place_part(void *context, int64_t part, int worker) {
     EsDatalog *datalog = batch->datalog;
     int64_t room = datalog->settings.limit - datalog->n_tuples;
     (void)worker;
-    es_tuple_place(&datalog->relations[batch->head], datalog->buffers, batch->n_pieces, (int)part,
-                   batch->number, batch->number[0] + ES_MAX(room, 0));
+    EsTupleRelation *head = &datalog->relations[batch->head];
+    es_tuple_place(head, datalog->buffers, batch->n_pieces, (int)part, batch->number,
+                   head->count + ES_MAX(room, 0));
 }
 
 // Turn the candidates in the buffers into tuples, and empty the buffers.
@@ -100,13 +101,8 @@ static EsStatus sort_out(Batch *batch) {
     ES_TRY(es_tuple_reserve(head, pool, datalog->buffers, batch->n_pieces));
     run_pieces(es_tuple_is_split(head) ? pool : NULL, ES_TUPLE_PARTS, accept_part, batch);
     int32_t n_buffers = batch->n_pieces * ES_TUPLE_PARTS;
-    batch->number[0] = head->count;
-    for (int32_t i = 0; i < n_buffers; i++) {
-        batch->number[i + 1] = batch->number[i] + datalog->buffers[i].n_accepted;
-    }
-    int64_t n_new = batch->number[n_buffers] - head->count;
-    int64_t room = ES_MAX(datalog->settings.limit - datalog->n_tuples, 0);
-    ES_TRY(es_tuple_store_reserve(head, ES_MIN(n_new, room)));
+    int64_t room = ES_MAX(datalog->settings.limit - datalog->n_tuples, 0), n_new;
+    ES_TRY(es_tuple_number(head, datalog->buffers, batch->n_pieces, room, batch->number, &n_new));
     run_pieces(pool, ES_TUPLE_PARTS, place_part, batch);
     datalog->is_complete &= n_new <= room;
     head->count += (int32_t)ES_MIN(n_new, room);
@@ -591,9 +587,14 @@ void es_datalog_destroy(EsDatalog *datalog) {
 }
 
 EsStatus es_datalog_add_fact(EsDatalog *datalog, int32_t relation, const int32_t *terms) {
+    return es_datalog_add_facts(datalog, relation, terms, 0, 1, NULL);
+}
+
+EsStatus es_datalog_add_facts(EsDatalog *datalog, int32_t relation, const int32_t *terms,
+                              int32_t stride, int32_t count, EsThreadPool *pool) {
     EsTupleRelation *to = &datalog->relations[relation];
     int32_t before = to->count;
-    ES_TRY(es_tuple_add_fact(to, terms));
+    ES_TRY(es_tuple_add_facts(to, pool, terms, stride, count));
     datalog->n_tuples += to->count - before;
     return ES_STATUS_OK;
 }

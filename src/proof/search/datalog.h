@@ -83,6 +83,11 @@ void es_datalog_destroy(EsDatalog *datalog);
 // Before the run. A fact that is there already is not added again; facts may exceed the limit.
 EsStatus es_datalog_add_fact(EsDatalog *datalog, int32_t relation, const int32_t *terms);
 
+// `count` facts of a relation, each `stride` words behind the last; quickest as its first and in
+// ascending order. `pool` may be NULL.
+EsStatus es_datalog_add_facts(EsDatalog *datalog, int32_t relation, const int32_t *terms,
+                              int32_t stride, int32_t count, EsThreadPool *pool);
+
 // Derive everything, once. `pool` may be NULL: this thread alone.
 EsStatus es_datalog_run(EsDatalog *datalog, EsThreadPool *pool);
 

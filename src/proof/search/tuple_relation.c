@@ -13,8 +13,11 @@
 #define SPLIT_LOG2 14
 // candidates from one whose slot is asked for to the one at work
 #define AHEAD 12
-// threads fill a new set in as many pieces
-#define N_FILLS 2
+// parts that a piece of work fills a new set with: where tuples are in no run, each piece looks at
+// all of them
+#define FILL_PARTS 4
+// fewest tuples that make a run
+#define RUN_TUPLES 1024
 
 static uint64_t mix(uint64_t key) {
     uint64_t mixed = (key ^ (key >> 32)) * 0xD6E8FEB86659FD93u;
@@ -47,6 +50,7 @@ void es_tuple_relation_end(EsTupleRelation *relation) {
     end_store(&relation->proofs);
     es_release(relation->slots);
     es_release(relation->bits);
+    es_release(relation->runs);
     for (int i = 0; i < relation->n_indices; i++) {
         es_release(relation->indices[i].heads);
         es_release(relation->indices[i].next);
@@ -69,7 +73,7 @@ static EsStatus reserve_items(EsTupleStore *store, int64_t wanted) {
                                  (size_t)n * item_bytes));
             store->capacity = n;
         } else {
-            ES_TRY(es_allocate(ES_TUPLE_CHUNK * item_bytes, (void **)&store->chunks[c]));
+            ES_TRY(es_allocate_unset(ES_TUPLE_CHUNK * item_bytes, (void **)&store->chunks[c]));
             store->capacity += ES_TUPLE_CHUNK;
         }
         store->n_chunks = c + 1;
@@ -77,7 +81,8 @@ static EsStatus reserve_items(EsTupleStore *store, int64_t wanted) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_tuple_store_reserve(EsTupleRelation *relation, int64_t n_more) {
+// Room for `n_more` tuples.
+static EsStatus reserve_tuples(EsTupleRelation *relation, int64_t n_more) {
     int64_t wanted = relation->count + n_more;
     ES_TRY(reserve_items(&relation->tuples, wanted));
     return relation->proofs.n_words > 0
@@ -145,18 +150,14 @@ int es_tuple_has(const EsTupleRelation *relation, const int32_t *terms) {
                                   : es_tuple_find(relation, terms) >= 0;
 }
 
-// Put a tuple that is not there into the set; returns its place.
-static uint32_t insert(EsTupleRelation *relation, uint64_t key, uint32_t number) {
-    uint64_t hash = mix(key);
-    int part = es_tuple_part(key);
+// Put a tuple that is not there into the set.
+static void insert(const EsTupleRelation *relation, int part, uint64_t hash, uint32_t number) {
     Range range = range_of(relation, part);
     uint32_t place = (uint32_t)hash & range.mask;
     while (relation->slots[range.first + place] != 0) {
         place = (place + 1) & range.mask;
     }
     relation->slots[range.first + place] = tag_of(hash, range.number_mask) | (number + 1);
-    relation->in_part[part]++;
-    return range.first + place;
 }
 
 // Bits of a set over all tuples, 0 when that is too many to count.
@@ -168,56 +169,85 @@ static uint64_t count_bits(const EsTupleRelation *relation) {
     return n < 1e15 ? (uint64_t)n : 0;
 }
 
-static void set_bit(EsTupleRelation *relation, uint64_t key) {
+static void set_bit(const EsTupleRelation *relation, uint64_t key) {
     relation->bits[key >> 6] |= (uint64_t)1 << (key & 63);
 }
 
-// Tuples that wait for their slots to come from memory.
-typedef struct Waiting {
-    uint64_t keys[2 * AHEAD];
+// A new set that is filled with the tuples of some parts, of which the last wait for their slots to
+// come from memory. Counts stand here, away from other threads.
+typedef struct Fill {
+    EsTupleRelation *relation;
+    int first_part, end_part;
+    int32_t in_part[ES_TUPLE_PARTS];
+    uint64_t hashes[2 * AHEAD];
     uint32_t numbers[2 * AHEAD];
-    int count;
-} Waiting;
+    int parts[2 * AHEAD];
+    int n_waiting;
+} Fill;
 
-static void insert_waiting(EsTupleRelation *relation, Waiting *waiting) {
-    for (int i = 0; i < waiting->count; i++) {
-        insert(relation, waiting->keys[i], waiting->numbers[i]);
+static void insert_waiting(Fill *fill) {
+    for (int i = 0; i < fill->n_waiting; i++) {
+        insert(fill->relation, fill->parts[i], fill->hashes[i], fill->numbers[i]);
     }
-    waiting->count = 0;
+    fill->n_waiting = 0;
 }
 
-static void wait_for_slot(EsTupleRelation *relation, Waiting *waiting, uint64_t key,
-                          uint32_t number) {
-    Range range = range_of(relation, es_tuple_part(key));
-    __builtin_prefetch(relation->slots + range.first + ((uint32_t)mix(key) & range.mask), 1);
-    waiting->keys[waiting->count] = key;
-    waiting->numbers[waiting->count++] = number;
-    if (waiting->count == 2 * AHEAD) {
-        insert_waiting(relation, waiting);
+static void wait_for_slot(Fill *fill, uint64_t key, int part, uint32_t number) {
+    Range range = range_of(fill->relation, part);
+    uint64_t hash = mix(key);
+    __builtin_prefetch(fill->relation->slots + range.first + ((uint32_t)hash & range.mask), 1);
+    fill->hashes[fill->n_waiting] = hash;
+    fill->parts[fill->n_waiting] = part;
+    fill->numbers[fill->n_waiting++] = number;
+    if (fill->n_waiting == 2 * AHEAD) {
+        insert_waiting(fill);
     }
 }
 
-// Put the tuples there are into a new set; all, or with N_FILLS pieces those of every N_FILLSth
-// part.
-static void fill_parts(EsTupleRelation *relation, int n_pieces, int piece) {
-    Waiting waiting = {.count = 0};
-    for (int32_t i = 0; i < relation->count; i++) {
+// Those of the tuples `begin` to `end` - 1 that are of the parts.
+static void fill_tuples(Fill *fill, int32_t begin, int32_t end) {
+    EsTupleRelation *relation = fill->relation;
+    for (int32_t i = begin; i < end; i++) {
         uint64_t key = es_tuple_key(relation, es_tuple_at(relation, i));
-        if (es_tuple_part(key) % n_pieces != piece) {
+        int part = es_tuple_part(key);
+        if (part < fill->first_part || part >= fill->end_part) {
             continue;
         }
+        fill->in_part[part]++;
         if (relation->bits != NULL) {
             set_bit(relation, key);
         } else {
-            wait_for_slot(relation, &waiting, key, (uint32_t)i);
+            wait_for_slot(fill, key, part, (uint32_t)i);
         }
     }
-    insert_waiting(relation, &waiting);
+}
+
+// Put the tuples of some parts into a new set, whose slots of these parts are cleared first.
+static void fill_parts(EsTupleRelation *relation, int first_part, int end_part) {
+    Fill fill = {.relation = relation, .first_part = first_part, .end_part = end_part};
+    int32_t done = 0;
+    if (relation->bits == NULL) {
+        size_t n_part = ((size_t)1 << relation->log2_slots) / ES_TUPLE_PARTS;
+        memset(relation->slots + (size_t)first_part * n_part, 0,
+               (size_t)(end_part - first_part) * n_part * sizeof *relation->slots);
+    }
+    for (int64_t i = 0; i < relation->n_runs; i++) {
+        const int32_t *start = relation->runs[i].start;
+        fill_tuples(&fill, done, start[0]);
+        fill_tuples(&fill, start[first_part], start[end_part]);
+        done = start[ES_TUPLE_PARTS];
+    }
+    fill_tuples(&fill, done, relation->count);
+    insert_waiting(&fill);
+    for (int part = first_part; part < end_part; part++) {
+        relation->in_part[part] = fill.in_part[part];
+    }
 }
 
 static void fill_piece(void *context, int64_t piece, int worker) {
+    int first_part = (int)piece * FILL_PARTS;
     (void)worker;
-    fill_parts(context, N_FILLS, (int)piece);
+    fill_parts(context, first_part, first_part + FILL_PARTS);
 }
 
 // A set of 2^log2 slots, or of bits where they take no more.
@@ -232,14 +262,13 @@ static EsStatus resize(EsTupleRelation *relation, EsThreadPool *pool, int log2) 
     if (n_bits > 0 && n_bits / 8 <= ((uint64_t)sizeof(uint32_t) << log2)) {
         ES_TRY(es_allocate((n_bits / 64 + 1) * sizeof(uint64_t), (void **)&relation->bits));
     } else {
-        ES_TRY(es_allocate(sizeof(uint32_t) << log2, (void **)&relation->slots));
+        ES_TRY(es_allocate_unset(sizeof(uint32_t) << log2, (void **)&relation->slots));
         relation->log2_slots = log2;
     }
-    memset(relation->in_part, 0, sizeof relation->in_part);
     if (pool != NULL && es_thread_pool_size(pool) > 1 && es_tuple_is_split(relation)) {
-        es_thread_pool_run(pool, N_FILLS, fill_piece, relation);
+        es_thread_pool_run(pool, ES_TUPLE_PARTS / FILL_PARTS, fill_piece, relation);
     } else {
-        fill_parts(relation, 1, 0);
+        fill_parts(relation, 0, ES_TUPLE_PARTS);
     }
     return ES_STATUS_OK;
 }
@@ -259,9 +288,9 @@ static EsStatus reserve_set(EsTupleRelation *relation, EsThreadPool *pool, const
     if (relation->bits != NULL) {
         return ES_STATUS_OK;
     }
-    int64_t n_all = relation->count;
+    int64_t n_all = 0;
     for (int part = 0; part < ES_TUPLE_PARTS; part++) {
-        n_all += n_more[part];
+        n_all += relation->in_part[part] + n_more[part];
     }
     int log2 = ES_MAX(relation->log2_slots, FIRST_LOG2);
     while (log2 < 32 && n_all > ((int64_t)1 << log2) / 4 * 3) {
@@ -287,12 +316,53 @@ EsStatus es_tuple_add_fact(EsTupleRelation *relation, const int32_t *terms) {
     if (relation->bits != NULL) {
         set_bit(relation, key);
     } else {
-        insert(relation, key, (uint32_t)relation->count);
+        int part = es_tuple_part(key);
+        insert(relation, part, mix(key), (uint32_t)relation->count);
+        relation->in_part[part]++;
     }
     memcpy(item_at(&relation->tuples, relation->count), terms,
            (size_t)relation->arity * sizeof *terms);
     relation->n_facts = ++relation->count;
     return ES_STATUS_OK;
+}
+
+static int compare_terms(const int32_t *x, const int32_t *y, int32_t arity) {
+    int32_t i = 0;
+    while (i < arity && x[i] == y[i]) {
+        i++;
+    }
+    return i == arity ? 0 : (x[i] < y[i] ? -1 : 1);
+}
+
+static int is_ascending(const int32_t *terms, int32_t arity, int32_t stride, int32_t count) {
+    for (int32_t i = 1; i < count; i++) {
+        const int32_t *at = terms + (size_t)i * (size_t)stride;
+        if (compare_terms(at - stride, at, arity) >= 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+EsStatus es_tuple_add_facts(EsTupleRelation *relation, EsThreadPool *pool, const int32_t *terms,
+                            int32_t stride, int32_t count) {
+    int64_t n_more[ES_TUPLE_PARTS] = {0};
+    if (relation->count > 0 || !is_ascending(terms, relation->arity, stride, count)) {
+        for (int32_t i = 0; i < count; i++) {
+            ES_TRY(es_tuple_add_fact(relation, terms + (size_t)i * (size_t)stride));
+        }
+        return ES_STATUS_OK;
+    }
+    ES_TRY(reserve_items(&relation->tuples, count));
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t *at = terms + (size_t)i * (size_t)stride;
+        n_more[es_tuple_part(es_tuple_key(relation, at))]++;
+        memcpy(item_at(&relation->tuples, i), at, (size_t)relation->arity * sizeof *at);
+    }
+    // there is no set yet: the new one is filled from the store
+    ES_ASSERT(relation->bits == NULL && relation->log2_slots < 0);
+    relation->n_facts = relation->count = count;
+    return reserve_set(relation, pool, n_more);
 }
 
 // --- batches ---
@@ -426,6 +496,36 @@ void es_tuple_accept(EsTupleRelation *relation, EsTupleBuffer *buffers, int32_t 
     for (int32_t i = 0; i < n_pieces; i++) {
         accept_buffer(&sorting, &buffers[i * ES_TUPLE_PARTS + part]);
     }
+}
+
+// Where the tuples of a piece begin, part by part, from first[0] on.
+static EsTupleRun run_of(const EsTupleBuffer *buffers, const int64_t *first) {
+    EsTupleRun run;
+    for (int part = 0; part < ES_TUPLE_PARTS; part++) {
+        run.start[part] = (int32_t)first[part];
+        run.start[part + 1] = (int32_t)(first[part] + buffers[part].n_accepted);
+    }
+    return run;
+}
+
+EsStatus es_tuple_number(EsTupleRelation *relation, const EsTupleBuffer *buffers, int32_t n_pieces,
+                         int64_t n_most, int64_t *first, int64_t *n_new) {
+    int64_t number = relation->count;
+    for (int32_t i = 0; i < n_pieces * ES_TUPLE_PARTS; i++) {
+        first[i] = number;
+        number += buffers[i].n_accepted;
+    }
+    *n_new = number - relation->count;
+    // beyond the limit nothing is added any more, nor the set made larger
+    for (int32_t i = 0; i < n_pieces * ES_TUPLE_PARTS && *n_new <= n_most; i += ES_TUPLE_PARTS) {
+        EsTupleRun run = run_of(buffers + i, first + i);
+        if (run.start[ES_TUPLE_PARTS] - run.start[0] >= RUN_TUPLES) {
+            ES_TRY(es_proof_array_grow((void **)&relation->runs, sizeof run, relation->n_runs,
+                                       relation->n_runs + 1, &relation->run_capacity));
+            relation->runs[relation->n_runs++] = run;
+        }
+    }
+    return reserve_tuples(relation, ES_MIN(*n_new, n_most));
 }
 
 void es_tuple_place(EsTupleRelation *relation, const EsTupleBuffer *buffers, int32_t n_pieces,

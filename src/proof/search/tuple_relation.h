@@ -12,7 +12,8 @@
 //
 // Tuples are added in batches. The candidates of a batch fall into ES_TUPLE_PARTS parts by their
 // terms, and each part owns a range of the slots, so that parts are sorted out side by side; the
-// outcome depends on no thread.
+// outcome depends on no thread. The new tuples of each piece of a batch are numbered part by part;
+// where the parts of many begin is kept, so that threads fill a larger set each from its own tuples.
 #ifndef ES_PROOF_TUPLE_RELATION_H
 #define ES_PROOF_TUPLE_RELATION_H
 
@@ -20,6 +21,7 @@
 #include <stdint.h>
 
 #include "base/macros.h"
+#include "base/memory.h"
 #include "base/thread_pool.h"
 #include "esper/status.h"
 
@@ -52,6 +54,11 @@ typedef struct EsTupleIndex {
     int32_t n_indexed;
 } EsTupleIndex;
 
+// Tuples of one piece of a batch: those of part i are start[i] to start[i + 1] - 1.
+typedef struct EsTupleRun {
+    int32_t start[ES_TUPLE_PARTS + 1];
+} EsTupleRun;
+
 typedef struct EsTupleRelation {
     int32_t arity, n_constants;
     int32_t count;
@@ -64,15 +71,18 @@ typedef struct EsTupleRelation {
     int32_t in_part[ES_TUPLE_PARTS]; // tuples in the range of each part
     uint64_t *bits;                  // owned; NULL: slots
     int may_use_bits;
-    int is_split;          // each part has a range of the slots
+    int is_split;     // each part has a range of the slots
+    EsTupleRun *runs; // of large pieces, in their order; owned
+    int64_t n_runs, run_capacity;
     EsTupleIndex *indices; // owned
     int n_indices;
 } EsTupleRelation;
 
-// Candidates for one part of a relation: arity + n_proof words each.
+// Candidates for one part of a relation: arity + n_proof words each. On a cache line of its own,
+// since neighbours are at work on other threads.
 typedef struct EsTupleBuffer {
-    int32_t *words;   // owned
-    uint32_t *places; // slots of the accepted; owned
+    _Alignas(ES_ALIGNMENT) int32_t *words; // owned
+    uint32_t *places;                      // slots of the accepted; owned
     int64_t count, capacity;
     int32_t item_words; // that there is room for; relations of other widths share a buffer
     int64_t n_accepted;
@@ -119,7 +129,12 @@ int es_tuple_has(const EsTupleRelation *relation, const int32_t *terms);
 // Add one tuple unless it is there, at the end of facts.
 EsStatus es_tuple_add_fact(EsTupleRelation *relation, const int32_t *terms);
 
-// --- batches: reserve, accept every part, then place every part ---
+// Add `count` tuples, each `stride` words behind the last, unless they are there. An empty relation
+// takes those in strictly ascending order at once, by the threads of the pool, which may be NULL.
+EsStatus es_tuple_add_facts(EsTupleRelation *relation, EsThreadPool *pool, const int32_t *terms,
+                            int32_t stride, int32_t count);
+
+// --- batches: reserve, accept every part, number, place every part ---
 
 // Add a candidate to its part's buffer; returns its words, or NULL when memory is out.
 int32_t *es_tuple_buffer_add(EsTupleBuffer *buffer, int32_t n_words);
@@ -136,13 +151,14 @@ int es_tuple_is_split(const EsTupleRelation *relation);
 // Move the new tuples of a part to the front of its buffers and mark them in the set.
 void es_tuple_accept(EsTupleRelation *relation, EsTupleBuffer *buffers, int32_t n_pieces, int part);
 
-// Number the accepted tuples of a part, those of buffer i from first[i], and store them; those from
-// `end` on are forgotten.
+// Number the accepted tuples, those of buffer i from first[i] (n_pieces x ES_TUPLE_PARTS), and make
+// room in the store for at most `n_most` of them. *n_new: how many they are.
+EsStatus es_tuple_number(EsTupleRelation *relation, const EsTupleBuffer *buffers, int32_t n_pieces,
+                         int64_t n_most, int64_t *first, int64_t *n_new);
+
+// Store the accepted tuples of a part under their numbers; those from `end` on are forgotten.
 void es_tuple_place(EsTupleRelation *relation, const EsTupleBuffer *buffers, int32_t n_pieces,
                     int part, const int64_t *first, int64_t end);
-
-// Room for `n_more` tuples in the store.
-EsStatus es_tuple_store_reserve(EsTupleRelation *relation, int64_t n_more);
 
 // --- indices ---
 

@@ -387,17 +387,19 @@ static void make_graph_program(GraphProgram *made, int32_t n_constants, int is_s
                                        .rules = made->rules};
 }
 
+// Without threads the edges are added one by one, else at once.
 static EsDatalog *close_edges(const EsDatalogProgram *program, const int32_t (*edges)[2], int n,
                               int keeps_provenance, int n_threads) {
     EsDatalogSettings settings = {INT32_MAX, keeps_provenance};
     EsThreadPool *pool = NULL;
     EsDatalog *datalog;
     REQUIRE_OK(es_datalog_create(program, &settings, &datalog));
-    for (int i = 0; i < n; i++) {
-        REQUIRE_OK(es_datalog_add_fact(datalog, EDGE, edges[i]));
-    }
     if (n_threads > 0) {
         REQUIRE_OK(es_thread_pool_create(&pool, n_threads));
+        REQUIRE_OK(es_datalog_add_facts(datalog, EDGE, edges[0], 2, n, pool));
+    }
+    for (int i = 0; i < n && n_threads == 0; i++) {
+        REQUIRE_OK(es_datalog_add_fact(datalog, EDGE, edges[i]));
     }
     REQUIRE_OK(es_datalog_run(datalog, pool));
     es_thread_pool_destroy(pool);
