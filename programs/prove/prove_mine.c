@@ -22,7 +22,7 @@ typedef struct Mining {
     EsMinerSettings settings;
     const char *out;
     int limit, as_json, n_threads;
-    int shows_constants;   // rules with constants, too
+    int finds_constants;   // rules with constants, too
     EsPathRules constants; // these, the most confident first
     int64_t reported_ns;
     double seconds;
@@ -77,7 +77,9 @@ static EsStatus mine_constants(Mining *mining, const EsKnowledgeGraph *graph, Es
                                     .min_confidence = mining->settings.min_confidence,
                                     .max_steps = 1,
                                     .finds_constants = 1,
-                                    .should_stop = should_stop};
+                                    .report = report_progress,
+                                    .should_stop = should_stop,
+                                    .context = mining};
     ES_TRY(es_path_rules_mine(graph, &settings, pool, rules));
     int32_t count = 0;
     for (int32_t i = 0; i < rules->count; i++) {
@@ -106,7 +108,7 @@ static json_t *describe_constants(const Mining *mining, const EsKnowledgeGraph *
 }
 
 static void print_constants(const Mining *mining, const EsKnowledgeGraph *graph) {
-    printf("%d %s with constants, mined from all facts:\n", mining->constants.count,
+    printf("%d %s with constants, counted on all facts:\n", mining->constants.count,
            es_prove_noun(mining->constants.count, "rule", "rules"));
     for (int32_t i = 0; i < mining->constants.count && i < mining->limit; i++) {
         const EsPathRule *rule = &mining->constants.items[i];
@@ -131,7 +133,7 @@ static EsStatus print_json(const Mining *mining, const EsKnowledgeGraph *graph,
         json_pack("{s:o, s:i, s:i, s:i, s:i, s:f, s:o}", "data", name != NULL ? name : json_null(),
                   "facts", rules->n_facts, "kept_facts", rules->n_kept, "count", rules->count,
                   "shown", n_shown, "seconds", mining->seconds, "rules", list);
-    if (mining->shows_constants && root != NULL) {
+    if (mining->finds_constants && root != NULL) {
         json_object_set_new(root, "with_constants", describe_constants(mining, graph));
     }
     return es_json_print(root, 6);
@@ -158,7 +160,7 @@ static void print_table(const Mining *mining, const EsKnowledgeGraph *graph,
         printf("%d more %s not shown (--limit raises it)\n", rules->count - n_shown,
                es_prove_noun(rules->count - n_shown, "is", "are"));
     }
-    if (mining->shows_constants) {
+    if (mining->finds_constants) {
         print_constants(mining, graph);
     }
 }
@@ -178,12 +180,13 @@ static EsStatus run_mine(Mining *mining) {
     int64_t start_ns = es_clock_ns();
     mining->reported_ns = start_ns;
     ES_TRY_GOTO(es_rules_mine(graph, &mining->settings, pool, &rules));
-    if (mining->shows_constants) {
+    if (mining->finds_constants) {
         ES_TRY_GOTO(mine_constants(mining, graph, pool));
     }
     mining->seconds = es_clock_seconds_since(start_ns);
     if (mining->out != NULL) {
-        ES_TRY_GOTO(es_mined_rules_save(graph, &rules, rules.count, mining->out));
+        ES_TRY_GOTO(es_mined_rules_save(
+            graph, &rules, mining->finds_constants ? &mining->constants : NULL, mining->out));
     }
     int32_t n_shown = ES_MIN(mining->limit, rules.count);
     // a rule file on stdout stands there alone
@@ -216,8 +219,8 @@ EsExit cmd_prove_mine(int argc, char **argv) {
                       "maximum atoms of a body; 3 adds paths of three steps"),
         ES_OPTION_FLOAT("held-out", &mining.settings.held_out, "0.1", 0, 0.9, "X",
                         "share of the facts kept back to check the rules with"),
-        ES_OPTION_FLAG("constants", &mining.shows_constants,
-                       "show rules with constants, too; --out does not write them"),
+        ES_OPTION_FLAG("constants", &mining.finds_constants,
+                       "rules with constants, too, such as lives(x,'rome') -> speaks(x,'latin')"),
         ES_OPTION_TEXT("out", &mining.out, NULL, "FILE", "write all rules there, as a rule file"),
         ES_OPTION_INT("limit", &mining.limit, "20", 0, 2147483647, "N", "show at most N rules"),
         ES_OPTION_INT("threads", &mining.n_threads, "0", 0, 1024, "N",

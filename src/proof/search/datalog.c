@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "proof/search/datalog_plan.h"
 
-#define MAX_PIECES   16
+#define MAX_PIECES   32
 #define PIECE_TUPLES 256 // fewest of a piece
 #define MAX_BATCH    (1 << 17)
 // candidates that a batch should give: enough to make threads worth it, few enough for a cache

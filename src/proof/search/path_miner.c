@@ -536,38 +536,122 @@ void es_path_rules_destroy(EsPathRules *rules) {
 
 // --- text ---
 
-// relation(u,v) as an atom; u and v are spelt out.
-static int format_step(const EsKnowledgeGraph *graph, int32_t relation, const char *u,
-                       const char *v, char *text, size_t bytes) {
-    return snprintf(text, bytes, "%s(%s,%s)", graph->predicate_names[relation / 2 + 1],
-                    relation % 2 ? v : u, relation % 2 ? u : v);
+// A text under construction; bytes beyond its room are counted and dropped, as snprintf does.
+typedef struct Text {
+    char *at;
+    size_t room, length;
+} Text;
+
+static void add(Text *text, const char *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++, text->length++) {
+        if (text->length + 1 < text->room) {
+            text->at[text->length] = bytes[i];
+            text->at[text->length + 1] = '\0';
+        }
+    }
 }
 
-static void format_constant(const EsKnowledgeGraph *graph, int32_t constant, char text[1032]) {
-    snprintf(text, 1032, "\"%.1024s\"", graph->constant_names[constant]);
+static void add_text(Text *text, const char *bytes) { add(text, bytes, strlen(bytes)); }
+
+static void add_quoted(Text *text, const char *name) {
+    add_text(text, "'");
+    for (; *name != '\0'; name++) {
+        add_text(text, *name == '\'' || *name == '\\' ? "\\" : "");
+        add(text, name, 1);
+    }
+    add_text(text, "'");
+}
+
+// In quotes where it has anything but letters, digits and underscores.
+static void add_predicate(Text *text, const char *name) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    if (name[strspn(name, plain)] != '\0' || strcmp(name, "not") == 0) {
+        add_quoted(text, name);
+    } else {
+        add_text(text, name);
+    }
+}
+
+// A constant, always in quotes, or a variable by its letter.
+typedef struct Term {
+    int32_t constant; // 0: a variable
+    const char *variable;
+} Term;
+
+static void add_term(Text *text, const EsKnowledgeGraph *graph, Term term) {
+    if (term.constant != 0) {
+        add_quoted(text, graph->constant_names[term.constant]);
+    } else {
+        add_text(text, term.variable);
+    }
+}
+
+static void add_atom(Text *text, const EsKnowledgeGraph *graph, int32_t predicate, Term a, Term b) {
+    add_predicate(text, graph->predicate_names[predicate]);
+    add_text(text, "(");
+    add_term(text, graph, a);
+    add_text(text, ",");
+    add_term(text, graph, b);
+    add_text(text, ")");
+}
+
+static void add_step(Text *text, const EsKnowledgeGraph *graph, int32_t relation, Term u, Term v) {
+    add_atom(text, graph, relation / 2 + 1, relation % 2 ? v : u, relation % 2 ? u : v);
+}
+
+static void add_unequal(Text *text, const EsKnowledgeGraph *graph, int is_needed, Term u, Term v) {
+    if (is_needed) {
+        add_text(text, ", ");
+        add_term(text, graph, u);
+        add_text(text, " != ");
+        add_term(text, graph, v);
+    }
+}
+
+static int has_reflexive(const EsKnowledgeGraph *graph, int32_t predicate) {
+    EsAtomSpan facts = es_kg_facts_of(graph, predicate);
+    int32_t i = 0;
+    while (i < facts.count && facts.atoms[i].a != facts.atoms[i].b) {
+        i++;
+    }
+    return i < facts.count;
+}
+
+// With the inequalities that the facts make a difference to.
+static void add_fixed(Text *text, const EsKnowledgeGraph *graph, const EsPathRule *rule) {
+    Term x = {0, rule->is_fixed_a ? "y" : "x"}, end = {rule->end, "z"}, fixed = {rule->fixed, NULL};
+    int32_t r = rule->relations[0];
+    add_step(text, graph, r, x, end);
+    if (rule->end != 0) {
+        add_unequal(text, graph, es_path_has_step(graph, r, rule->fixed, rule->end), x, fixed);
+        add_unequal(text, graph,
+                    rule->end != rule->fixed && es_path_has_step(graph, r, rule->end, rule->end), x,
+                    end);
+    } else {
+        add_unequal(text, graph, es_path_facts_from(graph, r, rule->fixed).count > 0, x, fixed);
+        add_unequal(text, graph, has_reflexive(graph, r / 2 + 1), end, x);
+        add_unequal(text, graph, es_path_facts_from(graph, r ^ 1, rule->fixed).count > 0, end,
+                    fixed);
+    }
+    add_text(text, " -> ");
+    add_atom(text, graph, rule->head, rule->is_fixed_a ? fixed : x, rule->is_fixed_a ? x : fixed);
 }
 
 int es_path_rule_format(const EsKnowledgeGraph *graph, const EsPathRule *rule, char *text,
                         size_t bytes) {
     static const char *const places[ES_PATH_MAX_STEPS][ES_PATH_MAX_STEPS + 1] = {
         {"x", "y", "", ""}, {"x", "z", "y", ""}, {"x", "z", "w", "y"}};
-    char body[3 * 2200] = "", fixed[1032], end[1032] = "z";
-    size_t length = 0;
+    Text out = {text, bytes, 0};
     if (rule->fixed != 0) {
-        const char *variable = rule->is_fixed_a ? "y" : "x";
-        format_constant(graph, rule->fixed, fixed);
-        if (rule->end != 0) {
-            format_constant(graph, rule->end, end);
-        }
-        format_step(graph, rule->relations[0], variable, end, body, sizeof body);
-        return snprintf(text, bytes, "%s -> %s(%s,%s)", body, graph->predicate_names[rule->head],
-                        rule->is_fixed_a ? fixed : "x", rule->is_fixed_a ? "y" : fixed);
+        add_fixed(&out, graph, rule);
+        return (int)out.length;
     }
     for (int32_t k = 0; k < rule->n_steps; k++) {
-        length += (size_t)snprintf(body + length, sizeof body - length, k > 0 ? ", " : "");
-        length += (size_t)format_step(graph, rule->relations[k], places[rule->n_steps - 1][k],
-                                      places[rule->n_steps - 1][k + 1], body + length,
-                                      sizeof body - length);
+        const char *const *place = places[rule->n_steps - 1] + k;
+        add_text(&out, k > 0 ? ", " : "");
+        add_step(&out, graph, rule->relations[k], (Term){0, place[0]}, (Term){0, place[1]});
     }
-    return snprintf(text, bytes, "%s -> %s(x,y)", body, graph->predicate_names[rule->head]);
+    add_text(&out, " -> ");
+    add_atom(&out, graph, rule->head, (Term){0, "x"}, (Term){0, "y"});
+    return (int)out.length;
 }

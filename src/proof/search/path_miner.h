@@ -35,8 +35,8 @@
 ES_EXTERN_C_BEGIN
 
 #define ES_PATH_MAX_STEPS 3
-// holds any rule whose names are within ES_KG_MAX_NAME_BYTES
-#define ES_PATH_RULE_TEXT_BYTES 8704
+// holds any rule whose names are within ES_KG_MAX_NAME_BYTES, every byte of them escaped
+#define ES_PATH_RULE_TEXT_BYTES 24576
 
 typedef struct EsPathRule {
     int32_t head;                         // predicate
@@ -81,7 +81,8 @@ static inline double es_path_rule_confidence(const EsPathRule *rule, double smoo
     return (double)rule->support / ((double)rule->n_given + smoothing);
 }
 
-// Write "r(x,z), s(z,y) -> h(x,y)" as snprintf does; names of constants stand in double quotes.
+// Write "r(x,z), s(z,y) -> h(x,y)" as snprintf does; names of constants stand in quotes. A rule with
+// constants is as a rule file has it, with those of its inequalities that some fact needs.
 int es_path_rule_format(const EsKnowledgeGraph *graph, const EsPathRule *rule, char *text,
                         size_t bytes);
 

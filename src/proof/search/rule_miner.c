@@ -244,19 +244,29 @@ void es_mined_rules_destroy(EsMinedRules *rules) {
 
 // --- the file ---
 
+static EsStatus append_rule(EsFileWriter *writer, int32_t number, double confidence,
+                            const char *rule) {
+    char line[ES_RULE_TEXT_BYTES + 64];
+    int length = snprintf(line, sizeof line, "r%d:%.6g:%s\n", number, confidence, rule);
+    return es_file_writer_append(writer, line, (size_t)length);
+}
+
 EsStatus es_mined_rules_save(const EsKnowledgeGraph *graph, const EsMinedRules *rules,
-                             int32_t count, const char *path) {
-    ES_ASSERT(count >= 0 && count <= rules->count);
+                             const EsPathRules *constants, const char *path) {
     EsFileWriter *writer;
     ES_TRY(es_file_writer_open(path, &writer));
     EsStatus status = ES_STATUS_OK;
-    for (int32_t i = 0; i < count; i++) {
-        char body[ES_RULE_TEXT_BYTES], line[ES_RULE_TEXT_BYTES + 64];
+    char text[ES_RULE_TEXT_BYTES];
+    for (int32_t i = 0; i < rules->count; i++) {
         const EsMinedRule *rule = &rules->items[i];
-        es_horn_rule_format(graph, &rule->rule, body, sizeof body);
-        int length = snprintf(line, sizeof line, "r%d:%.6g:%s\n", i + 1,
-                              es_mined_rule_confidence(rule), body);
-        ES_TRY_GOTO(es_file_writer_append(writer, line, (size_t)length));
+        es_horn_rule_format(graph, &rule->rule, text, sizeof text);
+        ES_TRY_GOTO(append_rule(writer, i + 1, es_mined_rule_confidence(rule), text));
+    }
+    for (int32_t i = 0; constants != NULL && i < constants->count; i++) {
+        const EsPathRule *rule = &constants->items[i];
+        es_path_rule_format(graph, rule, text, sizeof text);
+        ES_TRY_GOTO(
+            append_rule(writer, rules->count + i + 1, es_path_rule_confidence(rule, 0), text));
     }
     return es_file_writer_commit(writer);
 done:

@@ -31,13 +31,14 @@
 //
 //     EsMinerSettings settings = es_miner_defaults();
 //     EsMinedRules rules; ES_TRY(es_rules_mine(graph, &settings, pool, &rules));
-//     ES_TRY_GOTO(es_mined_rules_save(graph, &rules, rules.count, "mined.txt"));
+//     ES_TRY_GOTO(es_mined_rules_save(graph, &rules, NULL, "mined.txt"));
 //     done: es_mined_rules_destroy(&rules);
 #ifndef ES_PROOF_RULE_MINER_H
 #define ES_PROOF_RULE_MINER_H
 
 #include "base/thread_pool.h"
 #include "proof/graph/knowledge_graph.h"
+#include "proof/search/path_miner.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -90,10 +91,10 @@ double es_mined_rule_pca_confidence(const EsMinedRule *rule);
 // 0 when the rule gives nothing but facts it was mined from.
 double es_mined_rule_kept_confidence(const EsMinedRule *rule);
 
-// Write the first `count` rules as a rule file, "r1:0.97:body -> head". INPUT when the name of a
-// predicate cannot stand in such a file.
+// Write all rules as a rule file, "r1:0.97:body -> head", behind them those of `constants`, which
+// have constants; it may be NULL.
 EsStatus es_mined_rules_save(const EsKnowledgeGraph *graph, const EsMinedRules *rules,
-                             int32_t count, const char *path);
+                             const EsPathRules *constants, const char *path);
 
 ES_EXTERN_C_END
 
