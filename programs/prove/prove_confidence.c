@@ -71,21 +71,12 @@ static EsStatus choose(EsProveConfidence *confidence, const EsKnowledgeGraph *gr
         }
         return ES_STATUS_OK;
     }
-    int32_t *numbers = NULL;
-    EsAtom *queries = NULL;
-    EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(es_allocate((size_t)valid->count * sizeof *numbers, (void **)&numbers));
-    ES_TRY_GOTO(es_allocate((size_t)valid->count * sizeof *queries, (void **)&queries));
-    confidence->n_chosen_on = es_ranking_choose(valid->count, confidence->n_choice, 1, numbers);
-    for (int32_t i = 0; i < confidence->n_chosen_on; i++) {
-        queries[i] = valid->atoms[numbers[i]];
-    }
-    ES_TRY_GOTO(es_confidence_choose(known, graph, &confidence->rules, ranking, pool, queries,
-                                     confidence->n_chosen_on, &confidence->settings,
-                                     &confidence->choice));
+    EsAtom *queries;
+    ES_TRY(es_ranking_take_spaced(valid, confidence->n_choice, &queries, &confidence->n_chosen_on));
+    EsStatus status =
+        es_confidence_choose(known, graph, &confidence->rules, ranking, pool, queries,
+                             confidence->n_chosen_on, &confidence->settings, &confidence->choice);
     confidence->choose_seconds = es_clock_seconds_since(start_ns);
-done:
-    es_release(numbers);
     es_release(queries);
     return status;
 }

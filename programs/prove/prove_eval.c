@@ -416,7 +416,8 @@ static EsStatus rank_queries(Evaluation *eval) {
     ES_TRY_GOTO(es_thread_pool_create(&pool, eval->n_threads));
     ES_TRY_GOTO(es_known_atoms_create(eval->graph, &known));
     int64_t start_ns = es_clock_ns();
-    Progress progress = {start_ns, start_ns, "times validation queries of the choice"};
+    Progress progress = {start_ns, start_ns,
+                         "validation queries of the choice, each several times,"};
     eval->settings.progress = show_progress;
     eval->settings.progress_context = &progress;
     ES_TRY_GOTO(begin_scores(eval, known, pool, &proofs, &scorer));

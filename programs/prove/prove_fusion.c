@@ -34,21 +34,11 @@ static EsStatus fit_weights(EsProveFusion *fusion, const EsKnowledgeGraph *graph
     if (valid->count == 0) {
         return ES_FAIL(INPUT, "--fit: the graph has no validation queries");
     }
-    void *memory = NULL;
-    EsAtom *queries = NULL;
-    EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(es_allocate((size_t)valid->count * sizeof(int32_t), &memory));
-    ES_TRY_GOTO(es_allocate((size_t)valid->count * sizeof(EsAtom), (void **)&queries));
-    int32_t *numbers = memory;
-    fusion->n_fitted = es_ranking_choose(valid->count, fusion->n_fit, 1, numbers);
-    for (int32_t i = 0; i < fusion->n_fitted; i++) {
-        queries[i] = valid->atoms[numbers[i]];
-    }
-    status = es_fusion_scorer_fit(fusion->scorer, known, settings, pool, queries, fusion->n_fitted,
-                                  &fusion->report);
-done:
+    EsAtom *queries;
+    ES_TRY(es_ranking_take_spaced(valid, fusion->n_fit, &queries, &fusion->n_fitted));
+    EsStatus status = es_fusion_scorer_fit(fusion->scorer, known, settings, pool, queries,
+                                           fusion->n_fitted, &fusion->report);
     es_release(queries);
-    es_release(memory);
     return status;
 }
 

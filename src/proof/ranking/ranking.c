@@ -360,3 +360,20 @@ void es_ranking_destroy(EsRanking *ranking) {
     es_release(ranking->by_predicate);
     es_release(ranking);
 }
+
+EsStatus es_ranking_take_spaced(const EsQuerySplit *split, int32_t n, EsAtom **queries,
+                                int32_t *count) {
+    int32_t *numbers = NULL;
+    EsStatus status = ES_STATUS_OK;
+    *queries = NULL;
+    *count = 0;
+    ES_TRY_GOTO(es_allocate((size_t)split->count * sizeof *numbers, (void **)&numbers));
+    ES_TRY_GOTO(es_allocate((size_t)split->count * sizeof **queries, (void **)queries));
+    *count = es_ranking_choose(split->count, n, 1, numbers);
+    for (int32_t i = 0; i < *count; i++) {
+        (*queries)[i] = split->atoms[numbers[i]];
+    }
+done:
+    es_release(numbers);
+    return status;
+}

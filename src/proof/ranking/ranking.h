@@ -119,6 +119,10 @@ void es_ranking_destroy(EsRanking *ranking);
 // numbers written.
 int32_t es_ranking_choose(int32_t count, int32_t n, int is_spaced, int32_t *numbers);
 
+// Copies n spaced queries of a split, chosen as above. The caller releases *queries.
+EsStatus es_ranking_take_spaced(const EsQuerySplit *split, int32_t n, EsAtom **queries,
+                                int32_t *count);
+
 ES_EXTERN_C_END
 
 #endif
