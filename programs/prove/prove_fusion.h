@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 #include "cli/options.h"
-#include "proof/ranking/fusion_scorer.h"
+#include "proof/ranking/fusion.h"
 
 typedef struct EsProveFusion {
     // filled by the options

@@ -4,7 +4,7 @@
 #include "es_test.h"
 #include "proof/graph/knowledge_file.h"
 #include "proof/ranking/embedding_train.h"
-#include "proof/ranking/fusion_scorer.h"
+#include "proof/ranking/fusion.h"
 #include "proof/ranking/ranking_scorers.h"
 
 #define N_QUERIES 500

@@ -1,5 +1,5 @@
 // Rankings by embedding and proofs together, and the fit on queries.
-#include "proof/ranking/fusion_scorer.h"
+#include "proof/ranking/fusion.h"
 
 #include "es_test.h"
 #include "proof/graph/kinship_graph.h"
