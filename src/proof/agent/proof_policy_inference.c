@@ -10,7 +10,7 @@
 #include "base/random_rules.h"
 #include "kernels/ops/double_sums.h"
 #include "learning/choice_rules.h"
-#include "proof/agent/proof_policy_inference_internal.h"
+#include "proof/agent/proof_policy_internal.h"
 #include "proof/search/proof_array.h"
 
 void es_proof_run_pieces(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,

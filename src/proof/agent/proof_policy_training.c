@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "network/network_file.h"
 #include "proof/agent/proof_policy_file.h"
-#include "proof/agent/proof_policy_training_internal.h"
+#include "proof/agent/proof_policy_internal.h"
 #include "proof/search/proof_array.h"
 
 #define ADAM_EPSILON 1e-5f

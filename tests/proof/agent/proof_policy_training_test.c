@@ -1,5 +1,5 @@
 // A proof policy in training: gradients, bits, and what PPO finds in the first pass.
-#include "proof/agent/proof_policy_training_internal.h"
+#include "proof/agent/proof_policy_internal.h"
 #include "proof/proof_episodes.h"
 #include "proof/proof_policy_case.h"
 #include "proof/proof_policy_reference.h"
@@ -70,6 +70,8 @@ static double reference_loss(const Reference *reference, const EsProofPolicyTrai
     }
     for (int32_t i = 0; i < goals->count; i++) {
         EsAtomSpan state = es_goal_table_at(goals, i);
+        // its query stands behind it; here there is none
+        state.count -= t->policy->settings.encoder == ES_PROOF_ENCODER_STRUCTURE;
         reference_encode(reference, state, ES_GOAL_CONSTRAINED, encoding[i]);
         value[i] = reference_value(reference, state, ES_GOAL_CONSTRAINED);
     }
