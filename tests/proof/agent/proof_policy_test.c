@@ -252,6 +252,44 @@ TEST(an_only_successor_needs_no_encoding) {
     destroy_case(&test);
 }
 
+// --- queries ---
+
+static float value_under(EsProofPolicyScorer *scorer, EsAtom state, const EsAtom *query) {
+    float value;
+    EsAtomSpan states[] = {{&state, 1}};
+    EsProofChoices choices = {.states = states,
+                              .first = (int32_t[]){0, 0},
+                              .n_states = 1,
+                              .selection = ES_GOAL_CONSTRAINED,
+                              .queries = query,
+                              .n_queries = query != NULL};
+    REQUIRE_OK(es_proof_policy_scorer_values(scorer, &choices, &value));
+    return value;
+}
+
+TEST(a_query_that_is_a_fact_does_not_count_as_one) {
+    for (int is_structure = 0; is_structure < 2; is_structure++) {
+        EsProofPolicySettings settings = small_settings(8, 16, 1);
+        settings.encoder = is_structure ? ES_PROOF_ENCODER_STRUCTURE : ES_PROOF_ENCODER_NAMES;
+        PolicyCase test = make_case(&settings, 40, 1);
+        EsProofPolicyScorer *scorer = make_scorer(test.policy, NULL, 1 << 16);
+        EsAtom fact = test.graph->facts[0], no_fact = fact;
+        while (es_kg_has_fact(test.graph, no_fact)) {
+            no_fact.b = no_fact.b % test.graph->n_constants + 1;
+        }
+        // the cache keeps states of different queries apart, whichever comes first
+        float plain = value_under(scorer, fact, NULL), hidden = value_under(scorer, fact, &fact);
+        EXPECT_EQ(hidden != plain, is_structure);
+        EXPECT(value_under(scorer, fact, &no_fact) == plain);
+        EXPECT(value_under(scorer, fact, &fact) == hidden);
+        // the terminal states are the same under all
+        EsAtom proved = es_proof_terminal(test.graph, ES_PROOF_PROVED);
+        EXPECT(value_under(scorer, proved, &fact) == value_under(scorer, proved, NULL));
+        es_proof_policy_scorer_destroy(scorer);
+        destroy_case(&test);
+    }
+}
+
 // --- probabilities and choices ---
 
 TEST(probabilities_sum_to_one_and_draws_follow_them) {

@@ -198,6 +198,7 @@ static EsStatus score_by_predicate(void *context, const EsProofChoices *choices,
                                    float *log_probability, float *value) {
     const int32_t *preferred = context;
     (void)value;
+    EXPECT(choices->n_queries == 1 && choices->queries[0].a != choices->queries[0].b);
     for (int32_t i = 0; i < choices->n_states; i++) {
         int32_t begin = choices->first[i], end = choices->first[i + 1], n_preferred = 0;
         for (int32_t k = begin; k < end; k++) {
