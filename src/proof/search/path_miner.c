@@ -536,15 +536,15 @@ void es_path_rules_destroy(EsPathRules *rules) {
 
 // --- text ---
 
-// A text under construction; bytes beyond its room are counted and dropped, as snprintf does.
+// A text under construction; bytes beyond its capacity are counted and dropped, as snprintf does.
 typedef struct Text {
     char *at;
-    size_t room, length;
+    size_t capacity, length;
 } Text;
 
 static void add(Text *text, const char *bytes, size_t count) {
     for (size_t i = 0; i < count; i++, text->length++) {
-        if (text->length + 1 < text->room) {
+        if (text->length + 1 < text->capacity) {
             text->at[text->length] = bytes[i];
             text->at[text->length + 1] = '\0';
         }

@@ -81,8 +81,8 @@ static inline double es_path_rule_confidence(const EsPathRule *rule, double smoo
     return (double)rule->support / ((double)rule->n_given + smoothing);
 }
 
-// Write "r(x,z), s(z,y) -> h(x,y)" as snprintf does; names of constants stand in quotes. A rule with
-// constants is as a rule file has it, with those of its inequalities that some fact needs.
+// Write "r(x,z), s(z,y) -> h(x,y)" as snprintf does; names of constants stand in quotes. A rule
+// with constants is as a rule file has it, with those of its inequalities that some fact needs.
 int es_path_rule_format(const EsKnowledgeGraph *graph, const EsPathRule *rule, char *text,
                         size_t bytes);
 

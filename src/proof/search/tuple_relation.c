@@ -498,7 +498,7 @@ void es_tuple_accept(EsTupleRelation *relation, EsTupleBuffer *buffers, int32_t 
     }
 }
 
-// Where the tuples of a piece begin, part by part, from first[0] on.
+// The tuples of a piece, which are numbered from first[part] on.
 static EsTupleRun run_of(const EsTupleBuffer *buffers, const int64_t *first) {
     EsTupleRun run;
     for (int part = 0; part < ES_TUPLE_PARTS; part++) {

@@ -13,7 +13,8 @@
 // Tuples are added in batches. The candidates of a batch fall into ES_TUPLE_PARTS parts by their
 // terms, and each part owns a range of the slots, so that parts are sorted out side by side; the
 // outcome depends on no thread. The new tuples of each piece of a batch are numbered part by part;
-// where the parts of many begin is kept, so that threads fill a larger set each from its own tuples.
+// where the parts of many begin is kept, so that threads fill a larger set each from tuples of
+// their own.
 #ifndef ES_PROOF_TUPLE_RELATION_H
 #define ES_PROOF_TUPLE_RELATION_H
 

@@ -90,7 +90,7 @@ TEST(a_proof_is_made_and_the_next_query_begins) {
     EXPECT_EQ(choices.states[0].count, 2);
     EXPECT_EQ(choices.n_queries, 1);
     EXPECT(es_atom_equals(choices.queries[0], query)); // the episode's, as long as it goes on
-    EXPECT_EQ(choices.first[1], 1); // True alone, no End beside it
+    EXPECT_EQ(choices.first[1], 1);                    // True alone, no End beside it
     EXPECT_EQ(choices.successors[0].atoms[0].predicate, graph->n_predicates + ES_PROOF_PROVED);
     REQUIRE_OK(es_proof_env_step(env, (int32_t[]){0}));
     EXPECT_EQ(result->is_done[0], 1);

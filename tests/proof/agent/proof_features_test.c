@@ -306,7 +306,7 @@ static EsKnowledgeGraph *drop_fact(const EsKnowledgeGraph *graph, EsAtom dropped
     return other;
 }
 
-// All that a row says but for confidences, and for statistics of predicates, which are of the graph.
+// Compares all but confidences and statistics of predicates, which are of the graph.
 static int same_but_statistics(const float *row, const float *other) {
     size_t n_goal = ES_PROOF_GOAL_FEATURES - ES_PROOF_PREDICATE_FEATURES - 2;
     const float *whole = row + 2 * ES_PROOF_GOAL_FEATURES;
