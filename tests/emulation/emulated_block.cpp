@@ -17,9 +17,10 @@
 
 #include "emulated_internal.h"
 
-#define STACK_BYTES  ((size_t)128 << 10)
-#define GUARD_BYTES  ((size_t)4096)
-#define CANARY_BYTES 256
+#define STACK_BYTES    ((size_t)128 << 10)
+#define GUARD_BYTES    ((size_t)4096)
+#define CANARY_BYTES   256
+#define GUARDED_STACKS 4096
 
 __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -60,6 +61,7 @@ struct Block {
 thread_local Block *block = NULL;
 thread_local std::vector<Block *> blocks;
 thread_local std::vector<char *> free_stacks;
+thread_local size_t n_stacks = 0;
 
 bool runs_in_reverse() {
     const char *order = getenv("ES_CUDA_ORDER");
@@ -68,18 +70,24 @@ bool runs_in_reverse() {
 
 // --- stacks ---
 
+// A stack of its own mapping has a page before it that cannot be touched; a process may have some
+// 65,000 mappings, so that further stacks share one.
 char *take_stack() {
-    if (!free_stacks.empty()) {
-        char *stack = free_stacks.back();
-        free_stacks.pop_back();
-        return stack;
+    if (free_stacks.empty()) {
+        size_t n = n_stacks < GUARDED_STACKS ? 1 : 64;
+        char *memory = (char *)mmap(NULL, GUARD_BYTES + n * STACK_BYTES, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED || mprotect(memory, GUARD_BYTES, PROT_NONE) != 0) {
+            abort();
+        }
+        for (size_t i = 0; i < n; i++) {
+            free_stacks.push_back(memory + GUARD_BYTES + i * STACK_BYTES);
+        }
+        n_stacks += n;
     }
-    char *stack = (char *)mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stack == MAP_FAILED || mprotect(stack, GUARD_BYTES, PROT_NONE) != 0) {
-        abort();
-    }
-    return stack + GUARD_BYTES;
+    char *stack = free_stacks.back();
+    free_stacks.pop_back();
+    return stack;
 }
 
 void run_thread() {

@@ -299,17 +299,11 @@ static __device__ __forceinline__ float state_before(const Recurrence &p, const 
     return p.c_start.data == NULL ? 0.0f : p.c_start.at(at.env)[(int64_t)at.n * p.n_hidden + unit];
 }
 
-// x = high + low, nearly, both TF32
-static __device__ __forceinline__ void split(float x, uint32_t &high, uint32_t &low) {
-    high = es_tf32(x);
-    low = es_tf32(x - __uint_as_float(high));
-}
-
 // A fragment [16, 8] of weights, split.
 struct SplitWeights {
     uint32_t high[4], low[4];
 
-    __device__ void set(int i, float x) { split(x, high[i], low[i]); }
+    __device__ void set(int i, float x) { es_split_tf32(x, high[i], low[i]); }
 };
 
 // The sum of a product and that of its two corrections.
@@ -326,8 +320,8 @@ struct SplitSums {
 
 static __device__ __forceinline__ void split_pair(float x, float y, uint32_t (&high)[2],
                                                   uint32_t (&low)[2]) {
-    split(x, high[0], low[0]);
-    split(y, high[1], low[1]);
+    es_split_tf32(x, high[0], low[0]);
+    es_split_tf32(y, high[1], low[1]);
 }
 
 // Lane (g, q) holds rows g and g + 8 of a fragment. Of the 16 elements of a depth it has 4q to 4q +
@@ -414,7 +408,8 @@ static __device__ __forceinline__ void multiply_state(const GateWeights<CHUNKS> 
     }
 }
 
-// Lane (g, q) of warp r ends row r of a group: gate q of unit g.
+// Lane (g, q) of warp r ends row r of a group: gate q of unit g. The cell is lane q = 0's, which
+// alone knows the one before.
 static __device__ __forceinline__ void finish_cell(const Recurrence &p, const Place &at, int t,
                                                    int unit, int q, float total, float before) {
     float gate = q == 2 ? tanhf(total) : sigmoid(total);
@@ -459,7 +454,7 @@ static __global__ void __launch_bounds__(ES_THREADS, 1)
             float input = bias, before = 0.0f;
             if (at.is_there) {
                 input += p.gates.at(at.env)[(at.at_step(p, t) * 4 + q) * p.n_hidden + unit];
-                before = state_before(p, at, t, unit);
+                before = q == 0 ? state_before(p, at, t, unit) : 0.0f;
             }
             uint4 h[CHUNKS];
             read_state<CHUNKS>(p, place_of(p, group * ROW_GROUP + g), t, warp, q, h);
