@@ -12,7 +12,7 @@ static __device__ __forceinline__ bool is_finite(float x) {
     return (__float_as_uint(x) & 0x7F800000u) != 0x7F800000u;
 }
 
-// What a thread has of a span.
+// A thread's part of a span.
 struct SquareSum {
     double sum;
     int32_t n_nonfinite;
