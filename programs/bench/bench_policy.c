@@ -1,6 +1,7 @@
 // The suite `policy`: one acting step of E environments, from an observation in device memory to
-// logits and value; a whole decision, from the state to sampled heads; and one
-// training pass. On CUDA each of the first two is one replay of a capture.
+// logits and value; a whole decision, from the state to sampled heads; one
+// training pass; and a whole update of PPO. On CUDA each of the first two is one replay of a
+// capture.
 #include <stdio.h>
 #include <string.h>
 
@@ -181,11 +182,14 @@ static double count_decisions(const EsBenchCase *bench_case) {
 }
 
 typedef enum Way {
-    WAY_ACT,   // as a run acts: the fused step on CUDA, the plan elsewhere
-    WAY_TF32,  // the fused step with products in TF32; elsewhere the plan, in f32
-    WAY_PLAN,  // the plan everywhere
-    WAY_TRAIN, // forward, gradients of the network, Adam
+    WAY_ACT,    // as a run acts: the fused step on CUDA, the plan elsewhere
+    WAY_TF32,   // the fused step with products in TF32; elsewhere the plan, in f32
+    WAY_PLAN,   // the plan everywhere
+    WAY_TRAIN,  // forward, gradients of the network, Adam; outputs and gradients in CPU memory
+    WAY_UPDATE, // a whole update of N_PASSES passes, as a run makes it
 } Way;
+
+#define N_PASSES 4
 
 typedef struct PolicyBench {
     Way way;
@@ -214,6 +218,7 @@ typedef struct PolicyFixture {
     EsOutputs gradients;
     EsPpoModel model;
     uint32_t pass;
+    EsPpo *ppo; // of an update
 } PolicyFixture;
 
 static void end_policy(void *context) {
@@ -236,6 +241,7 @@ static void end_policy(void *context) {
     for (size_t i = 0; i < ES_COUNT_OF(arrays); i++) {
         es_release(arrays[i]);
     }
+    es_ppo_destroy(fixture->ppo);
     es_rollout_destroy(fixture->rollout);
     es_policy_network_destroy(fixture->network);
     es_release(fixture);
@@ -353,6 +359,37 @@ static EsStatus open_training(PolicyFixture *fixture) {
     return fixture->model.begin(fixture->model.context, fixture->rollout);
 }
 
+// Rows that all count, with every value of every head legal, and settings that never end an update
+// before its last pass.
+static EsStatus open_update(PolicyFixture *fixture) {
+    ES_TRY(open_training(fixture));
+    EsRollout *rollout = fixture->rollout;
+    int n_heads = rollout->shape.policy.n_heads;
+    EsPpoSettings settings = es_policy_ppo_defaults();
+    settings.n_epochs = N_PASSES;
+    settings.target_kl = 0;
+    settings.total_updates = 0;
+    for (int64_t row = 0; row < rollout->n_rows; row++) {
+        rollout->used[row] = rollout->available[row] = rollout->causal[row] = (1u << n_heads) - 1;
+        rollout->is_valid[row] = 1;
+        rollout->reward[row] = (float)(row * 7919 % 201 - 100) * 1e-2f;
+        for (int head = 0; head < n_heads; head++) {
+            int size = rollout->shape.policy.head_size[head];
+            rollout->mask[row * n_heads + head] = ~0ull >> (64 - size);
+            rollout->action[row * n_heads + head] = (int16_t)(row % size);
+        }
+    }
+    return es_ppo_create(&settings, &rollout->shape, &fixture->ppo);
+}
+
+static EsStatus run_update(PolicyFixture *fixture) {
+    EsPpoReport report;
+    ES_TRY(es_ppo_update(fixture->ppo, fixture->rollout, &fixture->model, &report));
+    return report.n_epochs == N_PASSES
+               ? ES_STATUS_OK
+               : ES_FAIL(NUMERIC, "the update ended after %d passes", report.n_epochs);
+}
+
 static EsStatus run_pass(PolicyFixture *fixture) {
     EsOutputs outputs = {0};
     EsStepReport report;
@@ -371,8 +408,9 @@ static EsStatus begin_policy(const EsBenchCase *bench_case, const EsBench *bench
     fixture->device = bench->device;
     fixture->stream = bench->stream;
     fixture->spec = es_policy_spec_default(fixture->wanted->n_slots, fixture->wanted->n_hidden);
-    EsStatus status =
-        fixture->wanted->way == WAY_TRAIN ? open_training(fixture) : open_acting(fixture);
+    EsStatus status = fixture->wanted->way == WAY_TRAIN    ? open_training(fixture)
+                      : fixture->wanted->way == WAY_UPDATE ? open_update(fixture)
+                                                           : open_acting(fixture);
     if (status != ES_STATUS_OK) {
         end_policy(fixture);
         return status;
@@ -387,13 +425,17 @@ static EsStatus run_policy(void *context, int variant) {
     if (fixture->wanted->way == WAY_TRAIN) {
         return run_pass(fixture);
     }
+    if (fixture->wanted->way == WAY_UPDATE) {
+        return run_update(fixture);
+    }
     return fixture->act != NULL ? es_capture_replay(fixture->capture, fixture->stream)
                                 : run_plan(fixture);
 }
 
 static double count_rows(const EsBenchCase *bench_case) {
     const PolicyBench *wanted = bench_case->settings;
-    return (double)wanted->n_envs * (wanted->way == WAY_TRAIN ? wanted->n_steps : 1);
+    double n_steps = wanted->way >= WAY_TRAIN ? wanted->n_steps : 1;
+    return wanted->n_envs * n_steps * (wanted->way == WAY_UPDATE ? N_PASSES : 1);
 }
 
 #define POLICY_CASE(n, label, ...)                                                                 \
@@ -428,6 +470,8 @@ static const EsBenchCase cases[] = {
     DECIDE_CASE("E=16 H=64 S=2", 64, 2, 16),
     POLICY_CASE("train", "E=16 T=150 H=512 S=3", WAY_TRAIN, 512, 3, 16, 150),
     POLICY_CASE("train", "E=16 T=30 H=64 S=2", WAY_TRAIN, 64, 2, 16, 30),
+    POLICY_CASE("update", "E=16 T=150 H=512 S=3, 4 passes", WAY_UPDATE, 512, 3, 16, 150),
+    POLICY_CASE("update", "E=64 T=150 H=512 S=3, 4 passes", WAY_UPDATE, 512, 3, 64, 150),
 };
 
 // Acting and deciding of as many environments as the command line says.

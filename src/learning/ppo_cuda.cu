@@ -3,7 +3,7 @@
 //
 // R rows, K heads.
 #include "kernels/cuda/cuda_common.cuh"
-#include "learning/ppo_cuda.h"
+#include "learning/ppo_internal.h"
 #include "learning/ppo_rules.h"
 #include "learning/rollout_rules.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "learning/ppo_cuda.h"
+#include "learning/ppo_internal.h"
 #include "learning/ppo_report.h"
 
 struct EsPpoDevice {

@@ -25,6 +25,7 @@
     X(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                              \
     X(cudaErrorNotReady, 600, "device not ready")                                                  \
     X(cudaErrorLaunchFailure, 719, "unspecified launch failure")                                   \
+    X(cudaErrorCooperativeLaunchTooLarge, 720, "too many blocks in cooperative launch")            \
     X(cudaErrorStreamCaptureUnsupported, 900, "not permitted while the stream is capturing")       \
     X(cudaErrorStreamCaptureInvalidated, 901, "capture was invalidated by an earlier error")
 
@@ -196,6 +197,7 @@ struct EsLaunchShape {
     const void *kernel;
     dim3 grid, block;
     size_t shared_bytes;
+    bool is_cooperative; // all blocks are there at once
 };
 
 // Queue a kernel; `run` is what one thread does.

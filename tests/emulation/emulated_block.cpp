@@ -1,4 +1,6 @@
-// Running a grid: block after block, the threads of a block as fibers of the calling thread.
+// Running a grid: block after block, the threads of a block as fibers of the calling thread. The
+// blocks of a cooperative launch take turns instead: one runs until its threads have ended or wait
+// for memory that another block writes (es_exchange_pause).
 //
 // A fiber runs until it reaches a barrier, a warp collective that waits for other lanes, or its
 // end. Warps take turns: the lanes of one run until none can go on, then the next warp's do.
@@ -15,15 +17,20 @@
 
 #include "emulated_internal.h"
 
-#define STACK_BYTES  ((size_t)128 << 10)
-#define GUARD_BYTES  ((size_t)4096)
-#define CANARY_BYTES 256
+#define STACK_BYTES    ((size_t)128 << 10)
+#define GUARD_BYTES    ((size_t)4096)
+#define CANARY_BYTES   256
+#define GUARDED_STACKS 4096
 
 __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace {
 
-enum ThreadStatus { NEW, READY, IN_WARP, IN_BLOCK, ENDED };
+// Turns of all blocks of a cooperative launch in which no thread did anything but look again.
+#define FRUITLESS_TURNS 1000
+
+enum ThreadStatus { NEW, READY, IN_WARP, IN_BLOCK, POLLING, ENDED };
+enum BlockStatus { BLOCK_ENDED, BLOCK_POLLING, BLOCK_FAILED };
 
 struct Thread {
     ThreadStatus status;
@@ -37,11 +44,12 @@ struct Thread {
 
 struct Block {
     const std::function<void()> *run;
+    uint3 index;
     unsigned n_threads;
     Thread threads[ES_EMULATED_THREADS_LIMIT];
     Thread *current;
     EsFiber scheduler;
-    std::vector<char *> free_stacks;
+    uint64_t n_moves; // turns of threads that ended elsewhere than in es_exchange_pause
     std::vector<unsigned char> dynamic_shared; // a canary before and after
     unsigned char *dynamic_base;
     const void *kernel;
@@ -49,8 +57,11 @@ struct Block {
     const char *failed_in;
 };
 
-// one per thread of the system, kept for the stacks
+// the one that runs; those of a cooperative launch, or one; stacks that are not in use
 thread_local Block *block = NULL;
+thread_local std::vector<Block *> blocks;
+thread_local std::vector<char *> free_stacks;
+thread_local size_t n_stacks = 0;
 
 bool runs_in_reverse() {
     const char *order = getenv("ES_CUDA_ORDER");
@@ -59,18 +70,24 @@ bool runs_in_reverse() {
 
 // --- stacks ---
 
+// A stack of its own mapping has a page before it that cannot be touched; a process may have some
+// 65,000 mappings, so that further stacks share one.
 char *take_stack() {
-    if (!block->free_stacks.empty()) {
-        char *stack = block->free_stacks.back();
-        block->free_stacks.pop_back();
-        return stack;
+    if (free_stacks.empty()) {
+        size_t n = n_stacks < GUARDED_STACKS ? 1 : 64;
+        char *memory = (char *)mmap(NULL, GUARD_BYTES + n * STACK_BYTES, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED || mprotect(memory, GUARD_BYTES, PROT_NONE) != 0) {
+            abort();
+        }
+        for (size_t i = 0; i < n; i++) {
+            free_stacks.push_back(memory + GUARD_BYTES + i * STACK_BYTES);
+        }
+        n_stacks += n;
     }
-    char *stack = (char *)mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stack == MAP_FAILED || mprotect(stack, GUARD_BYTES, PROT_NONE) != 0) {
-        abort();
-    }
-    return stack + GUARD_BYTES;
+    char *stack = free_stacks.back();
+    free_stacks.pop_back();
+    return stack;
 }
 
 void run_thread() {
@@ -91,8 +108,9 @@ void resume(Thread *thread) {
     block->current = thread;
     threadIdx = thread->index;
     es_emulated_fiber_switch(&block->scheduler, &thread->fiber);
+    block->n_moves += thread->status != POLLING;
     if (thread->status == ENDED) {
-        block->free_stacks.push_back(thread->stack);
+        free_stacks.push_back(thread->stack);
         thread->stack = NULL;
     }
 }
@@ -106,10 +124,11 @@ void append(std::string *text, const char *format, unsigned a, unsigned b, const
 }
 
 const char *doing(const Thread &thread) {
-    return thread.status == ENDED   ? "ended"
-           : thread.status == NEW   ? "not started"
-           : thread.status == READY ? "going on"
-                                    : thread.collective->name;
+    return thread.status == ENDED     ? "ended"
+           : thread.status == NEW     ? "not started"
+           : thread.status == READY   ? "going on"
+           : thread.status == POLLING ? "waiting for another block"
+                                      : thread.collective->name;
 }
 
 // Describes where threads wait: runs of equal ones, the first few of them.
@@ -196,7 +215,11 @@ bool run_warp(unsigned first, bool reverse) {
             }
         }
     }
+    bool is_polling = false;
     for (unsigned lane = 0; lane < n_lanes; lane++) {
+        is_polling = is_polling || warp[lane].status == POLLING;
+    }
+    for (unsigned lane = 0; lane < n_lanes && !is_polling; lane++) {
         if (warp[lane].status == IN_WARP) {
             fail("a warp collective waits for lanes that do not come");
             return false;
@@ -224,23 +247,35 @@ bool open_barrier() {
     return true;
 }
 
-bool run_block(bool reverse) {
+unsigned count(ThreadStatus status) {
+    unsigned n = 0;
+    for (unsigned i = 0; i < block->n_threads; i++) {
+        n += block->threads[i].status == status;
+    }
+    return n;
+}
+
+BlockStatus run_block(bool reverse) {
     unsigned n_warps = (block->n_threads + 31) / 32;
+    for (unsigned i = 0; i < block->n_threads; i++) {
+        if (block->threads[i].status == POLLING) {
+            block->threads[i].status = READY;
+        }
+    }
     for (;;) {
-        unsigned n_ended = 0;
         for (unsigned i = 0; i < n_warps; i++) {
             if (!run_warp((reverse ? n_warps - 1 - i : i) * 32, reverse)) {
-                return false;
+                return BLOCK_FAILED;
             }
         }
-        for (unsigned i = 0; i < block->n_threads; i++) {
-            n_ended += block->threads[i].status == ENDED;
+        if (count(ENDED) == block->n_threads) {
+            return BLOCK_ENDED;
         }
-        if (n_ended == block->n_threads) {
-            return true;
+        if (count(POLLING) > 0) {
+            return BLOCK_POLLING;
         }
         if (!open_barrier()) {
-            return false;
+            return BLOCK_FAILED;
         }
     }
 }
@@ -248,9 +283,11 @@ bool run_block(bool reverse) {
 // --- blocks ---
 
 void start_block(const EsLaunchShape &shape, uint64_t number) {
-    blockIdx.x = (unsigned)(number % shape.grid.x);
-    blockIdx.y = (unsigned)(number / shape.grid.x % shape.grid.y);
-    blockIdx.z = (unsigned)(number / shape.grid.x / shape.grid.y);
+    block->index.x = (unsigned)(number % shape.grid.x);
+    block->index.y = (unsigned)(number / shape.grid.x % shape.grid.y);
+    block->index.z = (unsigned)(number / shape.grid.x / shape.grid.y);
+    blockIdx = block->index;
+    block->n_moves = 0;
     for (unsigned i = 0; i < block->n_threads; i++) {
         block->threads[i].status = NEW;
         block->threads[i].collective = NULL;
@@ -273,17 +310,21 @@ bool is_dynamic_shared_whole(size_t shared_bytes) {
 void give_stacks_back() {
     for (unsigned i = 0; i < block->n_threads; i++) {
         if (block->threads[i].status != ENDED && block->threads[i].stack != NULL) {
-            block->free_stacks.push_back(block->threads[i].stack);
+            free_stacks.push_back(block->threads[i].stack);
         }
         block->threads[i].stack = NULL;
     }
 }
 
-void prepare(const EsLaunchShape &shape, const std::function<void()> &run) {
-    if (block == NULL) {
-        block = new Block();
+// Block `number` of the list becomes the one that runs, ready for a block of this launch.
+void prepare(const EsLaunchShape &shape, const std::function<void()> &run, size_t number) {
+    if (blocks.empty()) {
         watch_bad_accesses();
     }
+    while (blocks.size() <= number) {
+        blocks.push_back(new Block());
+    }
+    block = blocks[number];
     block->run = &run;
     block->kernel = shape.kernel;
     block->failure = NULL;
@@ -300,24 +341,82 @@ void prepare(const EsLaunchShape &shape, const std::function<void()> &run) {
     block->dynamic_base = (unsigned char *)((base & ~(uintptr_t)31) + 16);
 }
 
+BlockStatus run_turn(const EsLaunchShape &shape, bool reverse) {
+    BlockStatus status = run_block(reverse);
+    if (status == BLOCK_ENDED && !is_dynamic_shared_whole(shape.shared_bytes)) {
+        fail("dynamic shared memory was written to out of bounds");
+        status = BLOCK_FAILED;
+    }
+    return status;
+}
+
+bool run_in_order(const EsLaunchShape &shape, const std::function<void()> &run, bool reverse,
+                  uint64_t n_blocks) {
+    prepare(shape, run, 0);
+    for (uint64_t i = 0; i < n_blocks; i++) {
+        start_block(shape, reverse ? n_blocks - 1 - i : i);
+        BlockStatus status = run_turn(shape, reverse);
+        if (status == BLOCK_POLLING) {
+            fail("a block waits for another in a launch that is not cooperative");
+        }
+        if (status != BLOCK_ENDED) {
+            give_stacks_back();
+            return false;
+        }
+    }
+    return true;
+}
+
+// __shared__ variables exist once: a cooperative kernel has dynamic shared memory alone.
+bool run_in_turns(const EsLaunchShape &shape, const std::function<void()> &run, bool reverse,
+                  uint64_t n_blocks) {
+    std::vector<Block *> waiting;
+    for (uint64_t i = 0; i < n_blocks; i++) {
+        prepare(shape, run, i);
+        start_block(shape, reverse ? n_blocks - 1 - i : i);
+        waiting.push_back(block);
+    }
+    bool is_good = true;
+    for (int n_fruitless = 0; is_good && !waiting.empty(); n_fruitless++) {
+        std::vector<Block *> still;
+        for (size_t i = 0; i < waiting.size() && is_good; i++) {
+            block = waiting[i];
+            blockIdx = block->index;
+            uint64_t n_before = block->n_moves;
+            BlockStatus status = run_turn(shape, reverse);
+            is_good = status != BLOCK_FAILED;
+            n_fruitless = block->n_moves != n_before ? 0 : n_fruitless;
+            if (status == BLOCK_POLLING) {
+                still.push_back(block);
+            }
+        }
+        if (is_good && n_fruitless == FRUITLESS_TURNS) {
+            fail("blocks wait for each other for ever");
+            is_good = false;
+        }
+        waiting.swap(still);
+    }
+    for (uint64_t i = 0; i < n_blocks; i++) {
+        block = blocks[i];
+        give_stacks_back();
+    }
+    return is_good;
+}
+
 } // namespace
 
 cudaError_t es_emulated_run_grid(const EsLaunchShape &shape, const std::function<void()> &run) {
-    prepare(shape, run);
     bool reverse = runs_in_reverse();
     uint64_t n_blocks = (uint64_t)shape.grid.x * shape.grid.y * shape.grid.z;
-    bool is_good = true;
-    for (uint64_t i = 0; i < n_blocks && is_good; i++) {
-        start_block(shape, reverse ? n_blocks - 1 - i : i);
-        is_good = run_block(reverse);
-        if (is_good && !is_dynamic_shared_whole(shape.shared_bytes)) {
-            fail("dynamic shared memory was written to out of bounds");
-            is_good = false;
-        }
-    }
-    give_stacks_back();
+    bool is_good = shape.is_cooperative ? run_in_turns(shape, run, reverse, n_blocks)
+                                        : run_in_order(shape, run, reverse, n_blocks);
     block->current = NULL;
     return is_good ? cudaSuccess : cudaErrorLaunchFailure;
+}
+
+void es_emulated_pause() {
+    block->current->status = POLLING;
+    es_emulated_fiber_switch(&block->current->fiber, &block->scheduler);
 }
 
 void es_emulated_warp(const EsCollective *collective, unsigned mask, void *operands) {

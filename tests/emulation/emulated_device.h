@@ -23,6 +23,7 @@ struct EsCollective {
 
 void es_emulated_warp(const EsCollective *collective, unsigned mask, void *operands);
 void es_emulated_block(const EsCollective *collective, void *operands);
+void es_emulated_pause(); // let other blocks of a cooperative launch run
 unsigned char *es_emulated_dynamic_shared();
 
 static inline unsigned es_emulated_lane() {

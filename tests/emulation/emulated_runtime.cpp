@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define N_PROCESSORS 132 // as an H200 has
+
 namespace {
 
 struct Device {
@@ -139,7 +141,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int index) {
     properties->sharedMemPerBlockOptin = ES_EMULATED_SHARED_OPTIN;
     properties->sharedMemPerMultiprocessor = (size_t)228 << 10;
     properties->major = 9;
-    properties->multiProcessorCount = 132;
+    properties->multiProcessorCount = N_PROCESSORS;
     properties->warpSize = 32;
     properties->maxThreadsPerBlock = ES_EMULATED_THREADS_LIMIT;
     properties->regsPerBlock = 65536;
@@ -377,6 +379,11 @@ cudaError_t es_emulated_launch(const EsLaunchShape &shape, std::function<void()>
     }
     if (shape.shared_bytes > es_emulated_shared_limit(shape.kernel)) {
         return es_emulated_result(cudaErrorInvalidValue);
+    }
+    int n_sharing = 0;
+    es_emulated_occupancy(&n_sharing, (int)(b.x * b.y * b.z), shape.shared_bytes);
+    if (shape.is_cooperative && (uint64_t)g.x * g.y * g.z > (uint64_t)n_sharing * N_PROCESSORS) {
+        return es_emulated_result(cudaErrorCooperativeLaunchTooLarge);
     }
     return es_emulated_queue(
         stream, [shape, run = std::move(run)] { return es_emulated_run_grid(shape, run); });

@@ -116,6 +116,62 @@ TEST(grids_and_copies_out_of_range) {
     cudaFree(out);
 }
 
+// --- blocks that wait for each other ---
+
+#define N_ROUNDS 5
+
+static __device__ unsigned look(const unsigned *p, unsigned i) {
+    uint4 four = es_exchange_load(p + i / 4 * 4);
+    return i % 4 == 0 ? four.x : i % 4 == 1 ? four.y : i % 4 == 2 ? four.z : four.w;
+}
+
+// Every block waits in every round for the word that the block before it in a ring has written.
+static __global__ void ring_kernel(float *words, int n_written) {
+    ES_DYNAMIC_SHARED(bytes);
+    unsigned before = (blockIdx.x + gridDim.x - 1) % gridDim.x;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        if (threadIdx.x == 0 && round < n_written) {
+            es_exchange_store(words + round * gridDim.x + blockIdx.x, 1.0f);
+        }
+        while (threadIdx.x % 2 == 0 &&
+               look((const unsigned *)words, round * gridDim.x + before) == 0xFFFFFFFFu) {
+            es_exchange_pause();
+        }
+        __syncwarp();
+        bytes[threadIdx.x] = (unsigned char)blockIdx.x;
+        __syncthreads();
+    }
+    if (bytes[blockDim.x - 1 - threadIdx.x] != blockIdx.x) {
+        words[0] = 7.0f; // another block's shared memory
+    }
+}
+
+TEST(blocks_of_a_cooperative_launch_take_turns) {
+    const unsigned n_blocks = 12;
+    float *words = NULL, first = 0.0f;
+    size_t bytes = N_ROUNDS * n_blocks * sizeof *words;
+    EXPECT_EQ(cudaMalloc(&words, bytes), cudaSuccess);
+    EXPECT_EQ(es_launch_cooperative(ring_kernel, n_blocks, 64, 64, NULL, words, N_ROUNDS),
+              cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(&first, words, sizeof first, cudaMemcpyDeviceToHost), cudaSuccess);
+    EXPECT_NEAR(first, 1.0f, 0.0f);
+    // more of them than an H200 holds at once
+    EXPECT_EQ(es_launch_cooperative(ring_kernel, 132 * 32 + 1, 64, 64, NULL, words, N_ROUNDS),
+              cudaErrorCooperativeLaunchTooLarge);
+    cudaGetLastError();
+    cudaMemset(words, 0xFF, bytes);
+    EXPECT_EQ(es_launch_cooperative(ring_kernel, n_blocks, 64, 64, NULL, words, N_ROUNDS - 1),
+              cudaErrorLaunchFailure);
+    EXPECT_CONTAINS(cudaGetErrorString(cudaGetLastError()), "wait for each other for ever");
+    cudaDeviceReset();
+    cudaMemset(words, 0xFF, bytes);
+    EXPECT_EQ(es_launch_kernel(ring_kernel, n_blocks, 64, 64, NULL, words, N_ROUNDS),
+              cudaErrorLaunchFailure);
+    EXPECT_CONTAINS(cudaGetErrorString(cudaGetLastError()), "not cooperative");
+    cudaDeviceReset();
+    cudaFree(words);
+}
+
 // --- memory that nobody has written ---
 
 template <typename V> static __device__ V read_shared(int writes) {

@@ -66,13 +66,36 @@ class EsLaunch {
         check();
     }
 
+    // Most blocks that a cooperative launch of the kernel may have.
+    template <typename... Parameters>
+    int64_t count_resident(void (*kernel)(Parameters...), int n_threads, size_t shared_bytes) {
+        int n_sharing = 0;
+        keep(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n_sharing, kernel, n_threads,
+                                                           shared_bytes));
+        return (int64_t)n_sharing * device_->info.n_processors;
+    }
+
+    // A kernel whose blocks wait for each other, at most count_resident of them.
+    template <typename... Parameters, typename... Arguments>
+    void start_cooperative(void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                           size_t shared_bytes, Arguments... arguments) {
+        keep(es_launch_cooperative(kernel, grid, block, shared_bytes, stream_, arguments...));
+        device_->counters.n_launches++;
+        check();
+    }
+
+    // Every byte of `bytes` in each of n_envs places that are stride_bytes apart.
+    void fill(void *memory, int byte, size_t bytes, size_t stride_bytes, size_t n_envs) {
+        keep(cudaMemset2DAsync(memory, stride_bytes, byte, bytes, n_envs, stream_));
+    }
+
     // Zeroes a tensor, environment by environment, and leaves the memory between them alone.
     void fill_zero(const EsTensor *tensor) {
         size_t element_bytes = es_dtype_bytes(tensor->dtype);
         size_t n_envs = (size_t)tensor->dim[0];
         if (es_tensor_count(tensor) > 0) {
-            keep(cudaMemset2DAsync(tensor->data, (size_t)tensor->stride[0] * element_bytes, 0,
-                                   es_tensor_bytes(tensor) / n_envs, n_envs, stream_));
+            fill(tensor->data, 0, es_tensor_bytes(tensor) / n_envs,
+                 (size_t)tensor->stride[0] * element_bytes, n_envs);
         }
     }
 

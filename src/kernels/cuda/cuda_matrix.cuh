@@ -89,6 +89,12 @@ static __device__ __forceinline__ uint32_t es_tf32(float x) {
     return bits;
 }
 
+// high and low of x, both TF32
+static __device__ __forceinline__ void es_split_tf32(float x, uint32_t &high, uint32_t &low) {
+    high = es_tf32(x);
+    low = es_tf32(x - __uint_as_float(high));
+}
+
 // d += a b with a [16, 8], b [8, 8], d [16, 8]. With g = lane / 4 and q = lane % 4 a lane holds
 // a (g, q), (g + 8, q), (g, q + 4), (g + 8, q + 4); b (q, g), (q + 4, g); d (g, 2q), (g, 2q + 1),
 // (g + 8, 2q), (g + 8, 2q + 1). All lanes of the warp must call.

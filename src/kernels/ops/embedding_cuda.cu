@@ -6,6 +6,7 @@
 
 #define ROWS_PER_BLOCK 4
 #define PER_LANE       4
+#define AHEAD          8 // rows that a warp reads before it adds them
 
 template <typename T>
 static __global__ void embedding_forward_kernel(EsEnvs<const float> table, const int32_t *ids, T *y,
@@ -59,12 +60,26 @@ embedding_backward_kernel(const int32_t *ids, const T *d_y, EsEnvs<float> d_tabl
     float sum[PER_LANE] = {};
     for (uint32_t n0 = row; n0 < n_ids; n0 += 32) {
         unsigned matches = __ballot_sync(0xFFFFFFFFu, n0 + lane < n_ids && ids[n0 + lane] == id);
-        for (; matches != 0; matches &= matches - 1) {
-            const T *from = d_y + (int64_t)(n0 + __ffs((int)matches) - 1) * n_features;
+        while (matches != 0) {
+            float value[AHEAD][PER_LANE];
+            int n_rows = min(__popc(matches), AHEAD);
 #pragma unroll
-            for (int i = 0; i < PER_LANE; i++) {
-                uint32_t d = feature + 32 * i;
-                sum[i] += d < n_features ? es_load(from + d) : 0.0f;
+            for (int row_ahead = 0; row_ahead < AHEAD; row_ahead++) {
+                const T *from = d_y + (int64_t)(n0 + __ffs((int)matches) - 1) * n_features;
+#pragma unroll
+                for (int i = 0; i < PER_LANE; i++) {
+                    uint32_t d = feature + 32 * i;
+                    bool is_there = row_ahead < n_rows && d < n_features;
+                    value[row_ahead][i] = is_there ? es_load(from + d) : 0.0f;
+                }
+                matches &= matches - 1;
+            }
+#pragma unroll
+            for (int row_ahead = 0; row_ahead < AHEAD; row_ahead++) {
+#pragma unroll
+                for (int i = 0; i < PER_LANE; i++) {
+                    sum[i] = row_ahead < n_rows ? sum[i] + value[row_ahead][i] : sum[i];
+                }
             }
         }
     }

@@ -1,7 +1,10 @@
-// Forward takes one kernel per step, which sums W_x x + W_h h in f32 and activates without storing
-// the sums in between; backward one kernel over the cells and one product per step, and the weight
-// gradients of all steps at once.
+// With f32 weights that environments share, W_x x of all steps is one product and the recurrence
+// one kernel in either direction (lstm_recurrence.cuh). Else forward takes one kernel per step,
+// which sums W_x x + W_h h in f32 and activates without storing the sums in between, and backward
+// one kernel over the cells and one product per step. The weight gradients of all steps are
+// products of their own.
 // Letters: E environments, T steps, N rows, I inputs, D units.
+#include "kernels/ops/lstm_recurrence.cuh"
 #include "kernels/ops/matmul_cuda.cuh"
 
 // Memory of either activation type: gates and cells may be f32 where x and y are bf16.
@@ -72,8 +75,6 @@ static __device__ __forceinline__ float cell_before(const LstmShape &shape, cons
     }
     return c_start.data == NULL ? 0.0f : load(c_start, at.env, at.n * shape.n_hidden + at.d);
 }
-
-static __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 // --- forward ---
 
@@ -260,9 +261,9 @@ static EsProduct product_of(EsIn x, EsIn reset, int64_t m, int64_t n, int64_t k)
     return product;
 }
 
-void es_lstm_forward_cuda(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn reset,
-                          EsIn h_start, EsIn c_start, EsOut gates, EsOut c, EsOut y) {
-    EsLaunch launch(s, "lstm_forward");
+// One launch per step, for weights of each environment's own and other types and sizes.
+static void start_forward_steps(EsLaunch &launch, const EsLstmWeights *weights, EsIn x, EsIn reset,
+                                EsIn h_start, EsIn c_start, EsOut gates, EsOut c, EsOut y) {
     LstmStep step = {};
     step.input = es_in<float>(&weights->input);
     step.recurrent = es_in<float>(&weights->recurrent);
@@ -285,6 +286,34 @@ void es_lstm_forward_cuda(EsStream *s, const EsLstmWeights *weights, EsIn x, EsI
         step.h_row = t > 0 ? (t - 1) * step.shape.n_rows : 0;
         launch.start(lstm_forward_kernel, grid, ES_THREADS, step);
     }
+}
+
+// gates = W_x x + b_x for all steps at once
+static void start_inputs(EsLaunch &launch, const EsLstmWeights *weights, EsIn x, EsOut gates) {
+    int64_t n_gates = gates->dim[3], n_in = x->dim[3];
+    EsProduct inputs = product_of(x, NULL, x->dim[1] * x->dim[2], n_gates, n_in);
+    inputs.a = es_matrix(x, n_in, 0);
+    inputs.b = es_matrix(&weights->input, n_in, 1);
+    inputs.c = es_matrix(gates, n_gates, 0);
+    inputs.bias = es_in<float>(&weights->bias_input);
+    es_product_start(launch, inputs);
+}
+
+void es_lstm_forward_cuda(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn reset,
+                          EsIn h_start, EsIn c_start, EsOut gates, EsOut c, EsOut y) {
+    EsLaunch launch(s, "lstm_forward");
+    Recurrence recurrence = {};
+    size_t shared_bytes = 0;
+    if (!pose_recurrence(launch, false, weights, x, reset, h_start, c_start, gates, c, y,
+                         recurrence, shared_bytes)) {
+        start_forward_steps(launch, weights, x, reset, h_start, c_start, gates, c, y);
+        return;
+    }
+    start_inputs(launch, weights, x, gates);
+    size_t n_envs = (size_t)y->dim[0];
+    launch.fill(y->data, (int)(UNWRITTEN & 0xFF), es_tensor_bytes(y) / n_envs,
+                (size_t)y->stride[0] * sizeof(float), n_envs);
+    start_recurrence(launch, false, recurrence, shared_bytes);
 }
 
 // d_W_h = sum over the steps of d_gates_t^T h_{t-1}: the steps from 1 in one product, then the
@@ -339,11 +368,9 @@ static void start_input_gradients(EsLaunch &launch, const LstmShape &shape,
     }
 }
 
-void es_lstm_backward_cuda(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn reset,
-                           EsIn h_start, EsIn c_start, EsIn gates, EsIn c, EsIn y, EsIn d_y,
-                           EsOut d_gates, EsOut d_x, EsOut d_h_start, EsOut d_c_start,
-                           const EsLstmWeights *d_weights) {
-    EsLaunch launch(s, "lstm_backward");
+static void start_backward_steps(EsLaunch &launch, const EsLstmWeights *weights, EsIn x, EsIn reset,
+                                 EsIn c_start, EsIn gates, EsIn c, EsIn y, EsIn d_y, EsOut d_gates,
+                                 EsOut d_h_start, EsOut d_c_start) {
     LstmShape shape = lstm_shape(x, y);
     int64_t n_gates = 4 * shape.n_hidden;
     EsTiles tiles = es_tiles(shape.n_rows * shape.n_hidden);
@@ -361,6 +388,42 @@ void es_lstm_backward_cuda(EsStream *s, const EsLstmWeights *weights, EsIn x, Es
             state.skip_row = resets_from(reset, shape.t, shape.n_rows);
             es_product_start(launch, state);
         }
+    }
+}
+
+// Adds the gradients to a recurrence. Blocks exchange parts in d_recurrent, which is written behind
+// it: 4 D^2 floats of an environment are two groups of rows with two slots each.
+static bool pose_gradients(Recurrence &p, EsIn d_y, EsOut d_gates, EsOut d_h_start, EsOut d_c_start,
+                           EsOut d_recurrent) {
+    p.d_y = es_in<float>(d_y);
+    p.d_gates = es_out<float>(d_gates);
+    p.d_h_start = es_out<float>(d_h_start);
+    p.d_c_start = es_out<float>(d_c_start);
+    p.parts = es_out<float>(d_recurrent);
+    return is_plain(d_y) && is_plain(d_gates) && is_plain(d_h_start) && is_plain(d_c_start) &&
+           is_plain(d_recurrent) && p.n_row_groups <= 2 * d_recurrent->dim[0];
+}
+
+void es_lstm_backward_cuda(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn reset,
+                           EsIn h_start, EsIn c_start, EsIn gates, EsIn c, EsIn y, EsIn d_y,
+                           EsOut d_gates, EsOut d_x, EsOut d_h_start, EsOut d_c_start,
+                           const EsLstmWeights *d_weights) {
+    EsLaunch launch(s, "lstm_backward");
+    LstmShape shape = lstm_shape(x, y);
+    const EsTensor *parts = &d_weights->recurrent;
+    Recurrence recurrence = {};
+    size_t shared_bytes = 0;
+    if (pose_recurrence(launch, true, weights, x, reset, h_start, c_start, gates, c, y, recurrence,
+                        shared_bytes) &&
+        pose_gradients(recurrence, d_y, d_gates, d_h_start, d_c_start, parts)) {
+        // marks of a round that is not the first
+        launch.fill(parts->data, 0xFF, 4 * sizeof(float) * (size_t)(y->dim[3] * y->dim[3]),
+                    (size_t)parts->stride[0] * sizeof(float),
+                    (size_t)es_ceil_div(recurrence.n_row_groups, 2));
+        start_recurrence(launch, true, recurrence, shared_bytes);
+    } else {
+        start_backward_steps(launch, weights, x, reset, c_start, gates, c, y, d_y, d_gates,
+                             d_h_start, d_c_start);
     }
     start_input_gradients(launch, shape, weights, x, d_gates, d_x, d_weights);
     start_recurrent_gradient(launch, shape, x, reset, h_start, y, d_gates, &d_weights->recurrent);

@@ -3,7 +3,8 @@
 #include "kernels/cuda/cuda_common.cuh"
 #include "kernels/ops/hash_rules.h"
 
-#define SUM_THREADS   512
+#define SUM_THREADS   1024
+#define SUM_AHEAD     8     // fours of a thread that are on their way at once
 #define TREE_LEVELS   24    // of a tree over fewer than 2^24 rows
 #define CLIP_ELEMENTS 16384 // of a span that one block scales, when the span is as long as the slab
 
@@ -11,23 +12,50 @@ static __device__ __forceinline__ bool is_finite(float x) {
     return (__float_as_uint(x) & 0x7F800000u) != 0x7F800000u;
 }
 
-static __global__ void slab_norms_kernel(EsEnvs<const float> slab, const int64_t *spans,
-                                         EsEnvs<double> sum_squares, EsEnvs<int32_t> n_nonfinite,
-                                         uint32_t n_spans) {
+// A thread's part of a span.
+struct SquareSum {
+    double sum;
+    int32_t n_nonfinite;
+
+    __device__ __forceinline__ void add(float value) {
+        bool is_counted = is_finite(value);
+        sum += is_counted ? (double)value * (double)value : 0.0;
+        n_nonfinite += !is_counted;
+    }
+};
+
+// The longest span decides how long this takes, and one block has it: many loads are on their way
+// at once.
+static __global__ void __launch_bounds__(SUM_THREADS)
+    slab_norms_kernel(EsEnvs<const float> slab, const int64_t *spans, EsEnvs<double> sum_squares,
+                      EsEnvs<int32_t> n_nonfinite, uint32_t n_spans) {
     int64_t env = blockIdx.x / n_spans;
     uint32_t span = blockIdx.x % n_spans;
     const float *x = slab.at(env) + spans[2 * span];
-    int64_t length = spans[2 * span + 1];
-    double sum = 0.0;
-    int32_t nonfinite = 0;
-    for (int64_t i = threadIdx.x; i < length; i += SUM_THREADS) {
-        float value = x[i];
-        bool is_counted = is_finite(value);
-        sum += is_counted ? (double)value * (double)value : 0.0;
-        nonfinite += !is_counted;
+    int64_t length = spans[2 * span + 1], first = 0;
+    SquareSum mine = {0.0, 0};
+    const int64_t n_at_once = 4 * SUM_THREADS * SUM_AHEAD;
+    if ((uintptr_t)x % 16 == 0) {
+        for (; first + n_at_once <= length; first += n_at_once) {
+            float4 four[SUM_AHEAD];
+#pragma unroll
+            for (int i = 0; i < SUM_AHEAD; i++) {
+                four[i] = ((const float4 *)(x + first))[i * SUM_THREADS + threadIdx.x];
+            }
+#pragma unroll
+            for (int i = 0; i < SUM_AHEAD; i++) {
+                mine.add(four[i].x);
+                mine.add(four[i].y);
+                mine.add(four[i].z);
+                mine.add(four[i].w);
+            }
+        }
     }
-    sum = es_block_sum(sum);
-    nonfinite = es_block_sum(nonfinite);
+    for (int64_t i = first + threadIdx.x; i < length; i += SUM_THREADS) {
+        mine.add(x[i]);
+    }
+    double sum = es_block_sum(mine.sum);
+    int32_t nonfinite = es_block_sum(mine.n_nonfinite);
     if (threadIdx.x == 0) {
         sum_squares.at(env)[span] = sum;
         n_nonfinite.at(env)[span] = nonfinite;
@@ -101,6 +129,19 @@ static __global__ void tree_sum_kernel(EsEnvs<const float> slab, float *y, int64
     y[column] = total;
 }
 
+// The same tree over the eight rows that learning has (docs/decisions/0007).
+static __global__ void tree_sum_8_kernel(EsEnvs<const float> slab, float *y, int64_t n_columns) {
+    int64_t column = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x;
+    if (column < n_columns) {
+        float x[8];
+#pragma unroll
+        for (int row = 0; row < 8; row++) {
+            x[row] = slab.at(row)[column];
+        }
+        y[column] = ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
+    }
+}
+
 void es_slab_norms_cuda(EsStream *s, EsIn slab, EsIn spans, EsOut sum_squares, EsOut n_nonfinite) {
     EsLaunch launch(s, "slab_norms");
     dim3 grid((unsigned)(slab->dim[0] * spans->dim[0]));
@@ -128,6 +169,11 @@ void es_tree_sum_cuda(EsStream *s, EsIn slab, EsOut y) {
     EsLaunch launch(s, "tree_sum");
     ES_ASSERT(slab->dim[0] < (int64_t)1 << TREE_LEVELS);
     dim3 grid((unsigned)es_ceil_div(slab->dim[1], ES_THREADS));
+    if (slab->dim[0] == 8) {
+        launch.start(tree_sum_8_kernel, grid, ES_THREADS, es_in<float>(slab), es_data<float>(y),
+                     slab->dim[1]);
+        return;
+    }
     launch.start(tree_sum_kernel, grid, ES_THREADS, es_in<float>(slab), es_data<float>(y),
                  slab->dim[0], slab->dim[1]);
 }

@@ -119,6 +119,12 @@ static inline uint32_t es_tf32(float x) {
     return is_nan ? 0x7FFFFFFFu : x != x ? bits & 0xFFFFE000u : (bits + 0x1000u) & 0xFFFFE000u;
 }
 
+// high and low of x, both TF32
+static inline void es_split_tf32(float x, uint32_t &high, uint32_t &low) {
+    high = es_tf32(x);
+    low = es_tf32(x - __uint_as_float(high));
+}
+
 struct EsTf32Product {
     float *d;
     const uint32_t *a, *b;
@@ -134,7 +140,7 @@ static inline double es_emulated_tf32(uint32_t bits) {
 //   b[0..1] hold column g, row q, and 4 more for the second
 //   d[0..3] hold row g (two), row g + 8 (two), columns 2 q, 2 q + 1
 static const char *es_emulated_tf32_product(void **operands, unsigned n) {
-    double a[16][8], b[8][8];
+    double a[16][8], b[8][8], d[16][8];
     for (unsigned lane = 0; lane < n; lane++) {
         const EsTf32Product *mine = (EsTf32Product *)operands[lane];
         unsigned g = lane / 4, q = lane % 4;
@@ -144,14 +150,20 @@ static const char *es_emulated_tf32_product(void **operands, unsigned n) {
         b[q][g] = es_emulated_tf32(mine->b[0]);
         b[q + 4][g] = es_emulated_tf32(mine->b[1]);
     }
+    for (unsigned row = 0; row < 16; row++) {
+        for (unsigned column = 0; column < 8; column++) {
+            d[row][column] = 0.0;
+        }
+        for (unsigned k = 0; k < 8; k++) {
+            for (unsigned column = 0; column < 8; column++) {
+                d[row][column] += a[row][k] * b[k][column];
+            }
+        }
+    }
     for (unsigned lane = 0; lane < n; lane++) {
         EsTf32Product *mine = (EsTf32Product *)operands[lane];
         for (unsigned i = 0; i < 4; i++) {
-            unsigned row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
-            double sum = 0.0;
-            for (unsigned k = 0; k < 8; k++) {
-                sum += a[row][k] * b[k][column];
-            }
+            double sum = d[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2];
             mine->d[i] = (float)(sum + (double)mine->d[i]);
         }
     }
