@@ -100,7 +100,7 @@ static inline ES_HOST_DEVICE void es_gate_check_g2(const EsGrowthSettings *setti
     float improvement = es_seed_improvement(seed);
     es_gate_ask(result, ES_GATE_CHECK_DWELL, seed->steps_in_stage >= settings->training_dwell);
     if (settings->training_dwell == 0) {
-        return; // the seed is the identity still: it was not trained, and there is nothing to judge
+        return; // an untrained seed is the identity: nothing was measured that could be asked for
     }
     if (settings->is_strict) {
         es_gate_ask(result, ES_GATE_CHECK_IMPROVEMENT,
