@@ -62,6 +62,13 @@ EsPpoSettings es_policy_ppo_defaults(void);
 // of `n_steps`.
 EsStatus es_policy_create(const EsPolicySpec *spec, const EsPpoSettings *ppo,
                           const EsPolicyContext *context, int64_t n_steps, EsPolicy **policy);
+
+// A policy that acts for one in training on other hosts: slots, settings, environments and the
+// length of episodes are its own, the weights those that the learner has now. Version 2 alone. It
+// keeps its decisions as a policy in training does (es_policy_training_record), and
+// es_policy_training_collect hands them to the learner.
+EsStatus es_policy_create_actor(const EsPolicy *learner, const EsPolicyContext *context,
+                                int64_t n_steps, EsPolicy **actor);
 void es_policy_destroy(EsPolicy *policy); // after the decisions made with it (decision_device.h)
 
 EsPolicyKind es_policy_kind(const EsPolicy *policy);

@@ -37,6 +37,8 @@ typedef struct EsGrowthOptions {
     EsDtype precision; // of activations: F32; on CUDA also BF16, F16
     int is_tf32;       // CUDA, F32: convolutions multiply in TF32
     int64_t n_shares;  // episodes that divide each pass over the training images; 0 or 1 = none
+    int is_paired;     // CPU: all environments are in the first one's episode: the same initial
+                       // weights, batches and seeds, so that decisions alone tell them apart
     EsCompileMode mode;
     int plan_capacity;
     float host_learning_rate, seed_learning_rate;

@@ -23,6 +23,8 @@ typedef struct EsEpisodeRunner {
     EsHostSpec host;                 // owned where it comes from a file
     EsDataset dataset;               // owned, or borrowed where the next says so
     int has_borrowed_dataset;
+    int n_controls;                // the last one of the environments only waits; 0: none does
+    char task[ES_TASK_TEXT_BYTES]; // what was drawn for it; "" where nothing was
     EsDevice *device;            // borrowed: of growth and of policy networks
     EsGrowth *growth;            // owned
     EsReward *reward;            // owned
@@ -47,6 +49,12 @@ EsStatus es_grow_episode_open_device(const EsGrowSettings *settings, EsDevice **
 EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsDevice *device,
                                 EsEpisodeRunner *runner);
 
+// The same for a task and its settings (es_grow_settings_of_task), which are borrowed; the task is
+// not kept. With n_controls 1 all environments are in the first one's episode, and the last of them
+// only waits: rewards of mode budget are measured against it.
+EsStatus es_grow_episode_create_task(const EsGrowSettings *settings, const EsTask *task,
+                                     int n_controls, EsDevice *device, EsEpisodeRunner *runner);
+
 // Creates the parts around the growth, settings and device that a runner has: reward, actions, and
 // on a GPU room for the decision. es_grow_episode_create calls it.
 EsStatus es_grow_episode_create_reward_and_buffers(EsEpisodeRunner *runner);
@@ -65,8 +73,13 @@ void es_grow_episode_destroy(EsEpisodeRunner *runner);
 EsStatus es_grow_episode_open_policy(const EsEpisodeRunner *runner, const char *text,
                                      EsPolicy **policy);
 
-// The policy that this run trains, with fresh weights.
-EsStatus es_grow_episode_create_policy(const EsEpisodeRunner *runner, EsPolicy **policy);
+// The policy that this run trains, with fresh weights, for n_envs environments.
+EsStatus es_grow_episode_create_policy(const EsEpisodeRunner *runner, int64_t n_envs,
+                                       EsPolicy **policy);
+
+// A policy that acts here for the one that is trained (es_policy_create_actor).
+EsStatus es_grow_episode_create_actor(const EsEpisodeRunner *runner, const EsPolicy *learner,
+                                      EsPolicy **policy);
 
 // Destroys a policy whose episodes were run here, and the decision that was made with it.
 void es_grow_episode_destroy_policy(EsEpisodeRunner *runner, EsPolicy *policy);

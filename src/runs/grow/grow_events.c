@@ -46,15 +46,15 @@ static double measured_or_missing(double value, int is_measured) {
     return is_measured ? value : es_missing_real();
 }
 
-EsStatus es_grow_events_create(const EsGrowth *growth, EsGrowEvents **events_out) {
+EsStatus es_grow_events_create(const EsGrowth *growth, int64_t n_envs, EsGrowEvents **events_out) {
     const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     EsGrowEvents *events = NULL;
     EsStatus status = ES_STATUS_OK;
-    size_t n = (size_t)state->n_envs, n_all = n * (size_t)state->n_slots;
+    size_t n = (size_t)n_envs, n_all = n * (size_t)state->n_slots;
     *events_out = NULL;
     ES_TRY(es_allocate(sizeof *events, (void **)&events));
     events->growth = growth;
-    events->n_envs = state->n_envs;
+    events->n_envs = n_envs;
     events->n_slots = state->n_slots;
     ES_TRY_GOTO(es_allocate(sizeof *events->slots * n_all, (void **)&events->slots));
     ES_TRY_GOTO(es_allocate(sizeof(int32_t) * n, (void **)&events->n_divergences));

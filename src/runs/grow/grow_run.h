@@ -37,8 +37,10 @@ EsStatus es_grow_run_need(EsGrowRun *grow, EsRunNeed *need);
 // End of an episode of the last round.
 typedef struct EsGrowEnding {
     double validation_loss, validation_accuracy, parameter_ratio, reward;
-    int n_fossils, n_pruned, n_rollbacks;
+    double control_accuracy; // of the host that waited beside it; NaN without
+    int n_seeds, n_fossils, n_pruned, n_rollbacks;
     char seeds[256]; // "r0c1 norm HOLDING, ..."
+    char task[ES_TASK_TEXT_BYTES]; // "" in a run of one task
 } EsGrowEnding;
 
 // [E]; NULL when this session has run no round.

@@ -34,6 +34,9 @@
 #define PPO_KEY(type, name, start, lowest, highest, help)                                          \
     CHOOSE(DERIVED_##name, KEY_##type, ~)(ppo.name, "ppo", #name, #start, lowest, highest, help)
 
+#define TASK_KEY(NAME, name, start, least, most, kind, help)                                       \
+    ES_CONFIG_TEXT(EsGrowSettings, tasks.name, "tasks", #name, start, help),
+
 static const EsConfigKey keys[] = {
     ES_RUN_CONFIG_KEYS_FROM(EsGrowSettings, run, "grow", "100", 0),
     ES_CONFIG_TEXT(EsGrowSettings, task, "grow", "task", "tiny",
@@ -92,6 +95,11 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_INT(EsGrowSettings, keep_best, "grow", "keep_best", "0", 0, 4096,
                   "networks of the last round to write, the best by validation accuracy"),
     ES_RECIPE_CONFIG_KEYS(EsGrowSettings, recipe),
+    ES_CONFIG_INT(EsGrowSettings, tasks.n_groups, "tasks", "groups", "0", 0, 1024,
+                  "tasks of a round, drawn from the ranges below; 0 = the one of [grow]"),
+    ES_CONFIG_FLOAT(EsGrowSettings, tasks.free_share, "tasks", "free", "0.1", 0, 1,
+                    "share of tasks without a budget"),
+    ES_TASK_RANGES(TASK_KEY) // ends in a comma
     ES_CONFIG_INT(EsGrowSettings, policy_version, "policy", "version", "1", 1, 2,
                   "network that is trained: 1 for the host's own slots, 2 for slots of any number"),
     ES_CONFIG_INT(EsGrowSettings, n_hidden, "policy", "hidden", "0", 0, 4096,
@@ -122,6 +130,49 @@ EsConfig es_grow_run_config(EsGrowSettings *settings) {
     memset(settings, 0, sizeof *settings);
     es_config_reset(&config);
     return config;
+}
+
+// --- tasks ---
+
+int es_grow_settings_group_envs(const EsGrowSettings *settings) {
+    return settings->n_envs / settings->tasks.n_groups;
+}
+
+EsGrowSettings es_grow_settings_of_task(const EsGrowSettings *settings, const EsTask *task,
+                                        int n_envs) {
+    EsGrowSettings own = *settings;
+    own.n_envs = n_envs;
+    own.episode_steps = task->n_steps;
+    own.batch = task->batch;
+    own.step_batches = task->step_batches;
+    own.host_learning_rate = task->host_rate;
+    own.seed_learning_rate = task->seed_rate;
+    own.max_parameters = task->max_parameters;
+    snprintf(own.slots, sizeof own.slots, "%s", task->slots);
+    return own;
+}
+
+EsStatus es_grow_settings_check_tasks(const EsGrowSettings *settings) {
+    int n_groups = settings->tasks.n_groups;
+    if (n_groups == 0) {
+        return ES_STATUS_OK;
+    }
+    if (settings->n_envs % n_groups != 0) {
+        return ES_FAIL(CONFIG, "[tasks] groups: %d hosts (--envs) do not make %d groups of one size",
+                       settings->n_envs, n_groups);
+    }
+    if (es_grow_settings_train(settings) && settings->policy_version != ES_SET_OBSERVATION_VERSION) {
+        return ES_FAIL(CONFIG, "[tasks] groups = %d: a policy of version 1 is for the slots of one "
+                               "host; --policy.version=2 is for any",
+                       n_groups);
+    }
+    if (settings->keep_best > 0 || settings->data.name[0] != '\0' || settings->data_split != 0) {
+        return ES_FAIL(CONFIG, "[tasks] draws hosts and data: --%s is for runs of one task",
+                       settings->keep_best > 0            ? "keep-best"
+                       : settings->data.name[0] != '\0' ? "data"
+                                                         : "data-split");
+    }
+    return es_tasks_check(&settings->tasks);
 }
 
 // --- derived values ---

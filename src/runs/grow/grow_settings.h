@@ -7,6 +7,7 @@
 #include "data/dataset.h"
 #include "growth/rules/recipe.h"
 #include "reward/reward.h"
+#include "runs/grow/grow_tasks.h"
 #include "runs/run_settings.h"
 #include "tensor/device.h"
 
@@ -35,6 +36,7 @@ typedef struct EsGrowSettings {
     int amp_dtype; // 0 auto, 1 off, 2 bfloat16, 3 float16
     int is_tf32;   // 0 off, 1 on
     int keep_best; // networks of the last round to write
+    EsTaskSettings tasks; // [tasks]
     // [policy]
     int policy_version;
     int n_hidden;   // 0 = the task's
@@ -54,6 +56,16 @@ typedef struct EsGrowSettings {
 
 // The declared keys over `settings`, which is filled with defaults.
 EsConfig es_grow_run_config(EsGrowSettings *settings);
+
+// Environments of a group of a run with tasks, without the control.
+int es_grow_settings_group_envs(const EsGrowSettings *settings);
+
+// The settings of one task for n_envs environments.
+EsGrowSettings es_grow_settings_of_task(const EsGrowSettings *settings, const EsTask *task,
+                                        int n_envs);
+
+// CONFIG when the run has tasks and settings that do not go with them.
+EsStatus es_grow_settings_check_tasks(const EsGrowSettings *settings);
 
 // Returns whether the run trains a policy.
 int es_grow_settings_train(const EsGrowSettings *settings);
