@@ -504,7 +504,8 @@ static EsStatus emit_outcomes(const Contest *contest) {
                 .n_steps = es_growth_settings(contest->runner->growth)->episode_steps,
                 .n_germinated = ES_MISSING_INT,
                 .n_pruned = ES_MISSING_INT,
-                .n_rollbacks = (int64_t)measure[ES_MEASURE_ROLLBACKS]};
+                .n_rollbacks = (int64_t)measure[ES_MEASURE_ROLLBACKS],
+                .control_accuracy = es_missing_real()};
         }
         es_emit_episode_outcome(es_run_hub(contest->run), time, rows, n);
     }

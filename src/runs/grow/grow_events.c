@@ -489,7 +489,12 @@ void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment,
                                     .n_steps = env->step[e] - 1,
                                     .n_germinated = env->n_germinated[e],
                                     .n_pruned = env->n_pruned[e],
-                                    .n_rollbacks = env->n_rollbacks[e]};
+                                    .n_rollbacks = env->n_rollbacks[e],
+                                    .task = runner->task[0] != '\0' ? runner->task : NULL,
+                                    .control_accuracy = measured_or_missing(
+                                        results[events->n_envs - 1 + runner->n_controls]
+                                            .validation_accuracy,
+                                        runner->n_controls > 0)};
     }
     es_emit_episode_outcome(moment->hub, moment->time, events->outcomes, events->n_envs);
     emit_shapley(events, moment);

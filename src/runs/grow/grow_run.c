@@ -517,6 +517,16 @@ static EsStatus run_tasks(EsGrowRun *grow, EsRoundReport *report) {
     return ES_STATUS_OK;
 }
 
+// Emits what growing gained over the hosts that waited, mean over the round's episodes.
+static void emit_gain(const EsGrowRun *grow) {
+    double gain = 0, share = 1.0 / grow->settings->n_envs;
+    for (int e = 0; e < grow->settings->n_envs; e++) {
+        gain += share * (grow->endings[e].validation_accuracy - grow->endings[e].control_accuracy);
+    }
+    EsMetricEvent row = {.name = "esper.tasks.gain", .value = gain};
+    es_emit_metric(grow->moment.hub, grow->moment.time, &row, 1);
+}
+
 // The hash is of hosts as their episodes left them, and of the policy as the update did.
 static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
     EsGrowRun *grow = context;
@@ -530,6 +540,9 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     ES_TRY(has_tasks(grow) ? run_tasks(grow, report) : run_group(grow, report));
     summarise(grow, report);
     grow->has_endings = 1;
+    if (has_tasks(grow)) {
+        emit_gain(grow);
+    }
     if (grow->is_trained) {
         ES_TRY(update_policy(grow, report));
     }
