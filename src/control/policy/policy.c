@@ -300,6 +300,7 @@ EsStatus es_learned_open(EsPolicy *policy, const char *path) {
     for (int head = 0; head < ES_N_HEADS; head++) {
         learned->floor[head] = metadata.floor[head];
     }
+    learned->ranges = metadata.ranges;
     if (metadata.spec.is_set) { // the same weights for any number of slots
         metadata.spec.n_slots = context->settings->n_slots;
     }
@@ -326,6 +327,8 @@ EsStatus es_learned_create(EsPolicy *policy, const EsPolicySpec *spec, const EsP
     for (int head = 0; head < ES_N_HEADS; head++) {
         learned->floor[head] = ppo->head[head].floor;
     }
+    learned->ranges = es_policy_ranges_default();
+    es_policy_ranges_include(&learned->ranges, context->settings);
     ES_TRY(allocate_step(policy, spec, n_steps));
     ES_TRY(es_rollout_create(&shape, &learned->rollout));
     ES_TRY(es_ppo_create(ppo, &shape, &learned->ppo));
@@ -471,6 +474,10 @@ EsStatus es_learned_decide(EsPolicy *policy, const EsGrowthState *state, const E
     return ES_STATUS_OK;
 }
 
+void es_policy_include_host(EsPolicy *policy, const EsGrowthSettings *settings) {
+    es_policy_ranges_include(&policy->learned.ranges, settings);
+}
+
 EsStatus es_policy_save(const EsPolicy *policy, const char *path) {
     const EsLearned *learned = &policy->learned;
     ES_ASSERT(policy->kind == ES_POLICY_LEARNED);
@@ -478,8 +485,7 @@ EsStatus es_policy_save(const EsPolicy *policy, const char *path) {
     EsPolicyMetadata metadata = {.spec = *spec,
                                  .observation_version = es_policy_spec_version(spec),
                                  .settings = *policy->context.settings,
-                                 .ranges = es_policy_ranges_default()};
-    es_policy_ranges_include(&metadata.ranges, policy->context.settings);
+                                 .ranges = learned->ranges};
     for (int head = 0; head < ES_N_HEADS; head++) {
         metadata.floor[head] = learned->floor[head];
     }

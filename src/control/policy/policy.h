@@ -110,6 +110,10 @@ EsPolicyNetwork *es_policy_network(const EsPolicy *policy);
 
 EsRecurrentHealth es_policy_health(const EsPolicy *policy); // of the last decision
 
+// Widens the ranges of hosts that the file of a policy of version 2 names by one that it is trained
+// on beside those of its context.
+void es_policy_include_host(EsPolicy *policy, const EsGrowthSettings *settings);
+
 // A file for es_policy_open.
 EsStatus es_policy_save(const EsPolicy *policy, const char *path);
 

@@ -23,7 +23,8 @@ typedef struct EsLearned {
     EsActionStats *action_stats;  // owned                                [E]
 
     // training, else NULL
-    EsPpo *ppo;         // owned; NULL of an actor, which keeps rows for another policy
+    EsPolicyRanges ranges; // of hosts that it was trained on
+    EsPpo *ppo;            // owned; NULL of an actor, which keeps rows for another policy
     EsRollout *rollout; // owned
     int64_t t;          // the row that is decided or recorded next
     int is_decided;     // it was decided and waits for its reward

@@ -652,6 +652,20 @@ int64_t es_growth_parameter_count(const EsGrowth *growth, int64_t env) {
     return n;
 }
 
+double es_growth_flops(const EsGrowth *growth, int64_t env) {
+    const EsGrowthState *state = &growth->shown.state;
+    double count = es_host_flops(&growth->model.host);
+    for (int s = 0; s < state->n_slots; s++) {
+        size_t i = (size_t)(env * state->n_slots + s);
+        int blueprint = state->seed.blueprint[i];
+        if (es_stage_in(state->seed.stage[i], ES_STAGES_LIVING) && es_blueprint_exists(blueprint)) {
+            count += es_blueprint_flops((EsBlueprint)blueprint, growth->model.slots[s].n_channels,
+                                        growth->options.settings.slot_side[s]);
+        }
+    }
+    return count;
+}
+
 double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env) {
     int64_t n_host = growth->model.layout.n_host_weights;
     return 1.0 + (double)(es_growth_parameter_count(growth, env) - n_host) / (double)n_host;

@@ -151,7 +151,11 @@ EsStatus es_growth_evaluate(EsGrowth *growth, const EsSplit *split, double *loss
 // Parameters of the host with its living seeds.
 int64_t es_growth_parameter_count(const EsGrowth *growth, int64_t env);
 
-// The same over those of the host alone.
+// Floating-point operations of one image through the host with its living seeds, as es_host_flops
+// has them; gates, which see the means of channels, are left out.
+double es_growth_flops(const EsGrowth *growth, int64_t env);
+
+// Parameters over those of the host alone.
 double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env);
 
 // Estimates the bytes that n_episodes will allocate, with at most `n_seeds` in a host: activations

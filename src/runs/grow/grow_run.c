@@ -36,7 +36,7 @@ typedef struct Group {
 struct EsGrowRun {
     const EsGrowSettings *settings; // borrowed
     EsDevice *device;               // owned: of hosts and policies
-    EsEpisodeRunner runner;         // owned; with tasks one host of the largest that may be drawn
+    EsEpisodeRunner runner;         // owned; with tasks a group of the largest host they may have
     EsGrowSettings runner_settings; // of the runner, with tasks
     EsPolicy *policy;               // owned
     EsStateHash *hash;              // owned
@@ -101,15 +101,33 @@ static EsStatus create_runner(EsGrowRun *grow) {
     }
     es_task_largest(&grow->settings->tasks, &largest);
     ES_TRY(es_host_check(&largest.host));
-    grow->runner_settings = es_grow_settings_of_task(grow->settings, &largest, 1);
+    grow->runner_settings = es_grow_settings_of_task(grow->settings, &largest,
+                                                     es_grow_settings_group_envs(grow->settings));
     return es_grow_episode_create_task(&grow->runner_settings, &largest, 0, grow->device,
                                        &grow->runner);
 }
 
+// Tells the policy that is trained how small tasks may be; its context has the largest.
+static void include_smallest(EsGrowRun *grow) {
+    EsGrowthSettings settings = *es_growth_settings(grow->runner.growth);
+    EsTask smallest;
+    es_task_smallest(&grow->settings->tasks, &smallest);
+    settings.n_slots = 1; // of those that are asked for a host may lack some
+    settings.episode_steps = smallest.n_steps;
+    settings.n_host_parameters = (int32_t)es_host_parameter_count(&smallest.host);
+    settings.max_parameters = smallest.max_parameters;
+    es_policy_include_host(grow->policy, &settings);
+}
+
 static EsStatus create_policy(EsGrowRun *grow) {
-    return grow->is_trained
-               ? es_grow_episode_create_policy(&grow->runner, grow->settings->n_envs, &grow->policy)
-               : es_grow_episode_open_policy(&grow->runner, grow->settings->policy, &grow->policy);
+    if (!grow->is_trained) {
+        return es_grow_episode_open_policy(&grow->runner, grow->settings->policy, &grow->policy);
+    }
+    ES_TRY(es_grow_episode_create_policy(&grow->runner, grow->settings->n_envs, &grow->policy));
+    if (has_tasks(grow)) {
+        include_smallest(grow);
+    }
+    return ES_STATUS_OK;
 }
 
 static EsStatus create_parts(EsGrowRun *grow) {
@@ -181,9 +199,9 @@ static EsStatus find_host_bytes(EsGrowRun *grow, int n_seeds, size_t *bytes) {
     int64_t n_episodes = (int64_t)settings->run.n_rounds * settings->n_envs;
     size_t compared_bytes = 0;
     if (has_tasks(grow)) { // one group at a time, at most as large as the runner's host
-        size_t n_hosts = (size_t)es_grow_settings_group_envs(settings) + 1;
-        ES_TRY(es_growth_episode_bytes(growth, (int64_t)n_hosts, n_seeds, bytes));
-        *bytes += grow->runner.hosts_bytes * n_hosts * (size_t)(n_sets > 1 ? 2 : 1);
+        size_t n_hosts = (size_t)es_grow_settings_group_envs(settings);
+        ES_TRY(es_growth_episode_bytes(growth, (int64_t)n_hosts + 1, n_seeds, bytes));
+        *bytes += grow->runner.hosts_bytes / n_hosts * (n_hosts + 1) * (n_sets > 1 ? 2 : 1);
         return ES_STATUS_OK;
     }
     ES_TRY(es_growth_episode_bytes(growth, n_episodes, n_seeds, bytes));
@@ -484,6 +502,12 @@ static EsStatus open_group(EsGrowRun *grow, Group *group) {
     return es_grow_events_create(group->own.growth, group->n_envs, &group->events);
 }
 
+static void close_group(Group *group) {
+    es_grow_events_destroy(group->events);
+    es_grow_episode_destroy_policy(&group->own, group->policy);
+    es_grow_episode_destroy(&group->own);
+}
+
 // One task of the round: its own hosts and data, and a policy that acts for the one that learns.
 static EsStatus run_task(EsGrowRun *grow, int g, EsRoundReport *report) {
     int n_envs = es_grow_settings_group_envs(grow->settings);
@@ -502,9 +526,7 @@ static EsStatus run_task(EsGrowRun *grow, int g, EsRoundReport *report) {
                                             group.first_env, n_envs);
     }
 done:
-    es_grow_events_destroy(group.events);
-    es_grow_episode_destroy_policy(&group.own, group.policy);
-    es_grow_episode_destroy(&group.own);
+    close_group(&group);
     grow->group = NULL;
     return status;
 }
@@ -560,7 +582,7 @@ static EsStatus evaluate(EsGrowRun *grow, const char *text, EsRun *run) {
     EsGrowSettings settings = *grow->settings;
     EsEpisodeRunner runner;
     settings.n_envs = es_grow_settings_evaluated_envs(&settings);
-    if (settings.n_envs == grow->settings->n_envs) {
+    if (has_tasks(grow) || settings.n_envs == grow->settings->n_envs) {
         return es_grow_evaluate(&grow->runner, name, text, run, &grow->evaluation);
     }
     ES_TRY(es_grow_episode_create_like(&grow->runner, &settings, &runner));
@@ -650,22 +672,76 @@ int64_t es_grow_run_policy_parameters(const EsGrowRun *grow) {
                : 0;
 }
 
-EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *update_seconds) {
-    EsGrowth *growth = grow->runner.growth;
+#define TASKS_TRIED 8 // whose mean stands for all
+
+static EsTask draw_tried(const EsGrowRun *grow, int g) {
+    EsTask task;
+    es_task_draw(&grow->settings->tasks, (uint64_t)grow->settings->run.seed,
+                 (int64_t)g * es_grow_settings_group_envs(grow->settings), &task);
+    return task;
+}
+
+int es_grow_run_mean_steps(const EsGrowRun *grow) {
+    int sum = 0;
+    if (!has_tasks(grow)) {
+        return es_growth_settings(grow->runner.growth)->episode_steps;
+    }
+    for (int g = 0; g < TASKS_TRIED; g++) {
+        sum += draw_tried(grow, g).n_steps;
+    }
+    return sum / TASKS_TRIED;
+}
+
+// The first step of the runner's hosts, and a decision of theirs.
+static EsStatus try_step(EsEpisodeRunner *runner, EsPolicy *policy, double *step_seconds,
+                         double *decide_seconds) {
+    EsGrowth *growth = runner->growth;
     ES_TRY(es_growth_reset(growth, 0));
-    double decide_seconds = 0;
     for (int i = 0; i < 2; i++) { // the first one is cold
-        ES_TRY(es_policy_begin(grow->policy, 0));
+        ES_TRY(es_policy_begin(policy, 0));
         int64_t start_ns = es_clock_ns();
-        ES_TRY(es_policy_decide(grow->policy, &es_growth_snapshot(growth)->state,
-                                es_growth_masks(growth), grow->runner.actions));
-        decide_seconds = es_clock_seconds_since(start_ns);
+        ES_TRY(es_policy_decide(policy, &es_growth_snapshot(growth)->state,
+                                es_growth_masks(growth), runner->actions));
+        *decide_seconds = es_clock_seconds_since(start_ns);
     }
     EsGrowthTimes times = es_growth_times(growth);
-    *step_seconds = (times.train_ms + times.validate_ms) * 1e-3 + decide_seconds;
-    // every pass has gradients, and costs about three without
+    *step_seconds = (times.train_ms + times.validate_ms) * 1e-3 + *decide_seconds;
+    return ES_STATUS_OK;
+}
+
+// Adds a share of what a step of task g takes.
+static EsStatus try_task(EsGrowRun *grow, int g, double share, double *step_seconds,
+                         double *decide_seconds) {
+    int n_envs = es_grow_settings_group_envs(grow->settings);
+    Group group = {.task = draw_tried(grow, g), .n_envs = n_envs};
+    double step = 0, decision = 0;
+    group.settings = es_grow_settings_of_task(grow->settings, &group.task, n_envs + 1);
+    EsStatus status = open_group(grow, &group);
+    if (status == ES_STATUS_OK) {
+        status = try_step(&group.own, group.policy, &step, &decision);
+    }
+    *step_seconds += share * step;
+    *decide_seconds += share * decision;
+    close_group(&group);
+    return status;
+}
+
+EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *update_seconds) {
+    double decide_seconds = 0;
+    *step_seconds = 0;
+    if (has_tasks(grow)) {
+        double share = (double)grow->settings->tasks.n_groups / TASKS_TRIED;
+        for (int g = 0; g < TASKS_TRIED; g++) {
+            ES_TRY(try_task(grow, g, share, step_seconds, &decide_seconds));
+        }
+    } else {
+        ES_TRY(try_step(&grow->runner, grow->policy, step_seconds, &decide_seconds));
+    }
+    // every pass has gradients, and costs about three without; rows are as many as the longest
+    // episode has steps
     *update_seconds = grow->is_trained
-                          ? decide_seconds * es_growth_settings(growth)->episode_steps * 3 *
+                          ? decide_seconds *
+                                es_growth_settings(grow->runner.growth)->episode_steps * 3 *
                                 grow->settings->ppo.n_epochs
                           : 0;
     return ES_STATUS_OK;

@@ -26,7 +26,11 @@ EsEpisodeRunner *es_grow_run_runner(EsGrowRun *grow);
 // Parameters of the policy's network, 0 where it has none that is trained here.
 int64_t es_grow_run_policy_parameters(const EsGrowRun *grow);
 
-// Measures a step without seeds and estimates an update. Runs the first step of a round.
+// Steps of an episode; with tasks their mean over the first tasks.
+int es_grow_run_mean_steps(const EsGrowRun *grow);
+
+// Measures a step of all hosts without seeds and estimates an update. Runs the first step of a
+// round; with tasks that of the first few, and takes their mean.
 EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *update_seconds);
 
 // Estimates the memory of rounds, checkpoints and the comparison. Seeds that hosts will have are

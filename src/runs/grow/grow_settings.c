@@ -142,6 +142,7 @@ EsGrowSettings es_grow_settings_of_task(const EsGrowSettings *settings, const Es
                                         int n_envs) {
     EsGrowSettings own = *settings;
     own.n_envs = n_envs;
+    own.tasks.n_groups = 1; // these
     own.episode_steps = task->n_steps;
     own.batch = task->batch;
     own.step_batches = task->step_batches;
@@ -188,10 +189,10 @@ EsDtype es_grow_settings_precision(const EsGrowSettings *settings, const EsDevic
 }
 
 int64_t es_grow_settings_evaluated(const EsGrowSettings *settings) {
-    if (settings->n_evaluated >= 0) {
-        return settings->n_evaluated;
-    }
-    return es_policy_parse_kind(settings->policy) == ES_POLICY_LEARNED ? EVALUATED : 0; // or ppo
+    int is_learned = es_policy_parse_kind(settings->policy) == ES_POLICY_LEARNED; // or ppo
+    int64_t n = settings->n_evaluated >= 0 ? settings->n_evaluated : (is_learned ? EVALUATED : 0);
+    int64_t n_group = settings->tasks.n_groups > 0 ? es_grow_settings_group_envs(settings) : 1;
+    return n_group > 0 ? (n + n_group - 1) / n_group * n_group : n;
 }
 
 int es_grow_settings_evaluated_envs(const EsGrowSettings *settings) {

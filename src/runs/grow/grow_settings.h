@@ -73,7 +73,7 @@ int es_grow_settings_train(const EsGrowSettings *settings);
 // Of the hosts' activations. auto: es_growth_auto_precision.
 EsDtype es_grow_settings_precision(const EsGrowSettings *settings, const EsDeviceInfo *device);
 
-// Held-out episodes to run at the end.
+// Held-out episodes to run at the end; with tasks whole groups of them.
 int64_t es_grow_settings_evaluated(const EsGrowSettings *settings);
 
 // Hosts that run them: as few as need no more batches of episodes than n_envs would.

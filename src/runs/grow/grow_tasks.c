@@ -99,12 +99,12 @@ EsStatus es_tasks_check(const EsTaskSettings *settings) {
 
 // --- drawing ---
 
-// The source of a task's draws; `highest` instead of a draw for the largest task.
+// The source of a task's draws, or of the numbers at one end of the ranges.
 typedef struct Source {
     const EsTaskSettings *settings;
     uint64_t seed;
     uint32_t number;
-    int takes_highest;
+    int end; // -1: the least, 1: the most, 0: draws
 } Source;
 
 static uint32_t draw_word(const Source *source, int which, int index) {
@@ -119,12 +119,12 @@ static double draw_number(const Source *source, int which, int index) {
     EsStatus status = parse_range(source->settings, which, &range);
     ES_ASSERT(status == ES_STATUS_OK); // they were checked
     uint32_t word = draw_word(source, which, index);
-    if (source->takes_highest) {
-        double highest = range.numbers[0];
+    if (source->end != 0) {
+        double last = range.numbers[0];
         for (int k = 1; k < range.n; k++) {
-            highest = range.numbers[k] > highest ? range.numbers[k] : highest;
+            last = (range.numbers[k] - last) * source->end > 0 ? range.numbers[k] : last;
         }
-        return highest;
+        return last;
     }
     if (!range.is_span) {
         return range.numbers[es_random_below(word, (uint32_t)range.n)];
@@ -239,7 +239,7 @@ static void draw_training(const Source *source, EsTask *task) {
     task->host_rate = (float)rate;
     task->seed_rate = (float)(rate * draw_number(source, ES_TASK_SEED_RATE, 0));
     task->max_parameters =
-        is_free && !source->takes_highest ? 0 : (int)es_math_clamp(n_host * budget, 1, INT32_MAX);
+        is_free && source->end == 0 ? 0 : (int)es_math_clamp(n_host * budget, 1, INT32_MAX);
 }
 
 // "blocks 4k3p 6k3, slots r0c0,r1c0; 16 x 16 x 1, 7 classes of 3, ..."
@@ -280,5 +280,10 @@ void es_task_draw(const EsTaskSettings *settings, uint64_t seed, int64_t number,
 
 void es_task_largest(const EsTaskSettings *settings, EsTask *task) {
     const Source source = {settings, 0, 0, 1};
+    draw(&source, task);
+}
+
+void es_task_smallest(const EsTaskSettings *settings, EsTask *task) {
+    const Source source = {settings, 0, 0, -1};
     draw(&source, task);
 }

@@ -76,8 +76,9 @@ EsStatus es_tasks_check(const EsTaskSettings *settings);
 // For settings that were checked.
 void es_task_draw(const EsTaskSettings *settings, uint64_t seed, int64_t number, EsTask *task);
 
-// The task with the most of everything that takes memory or time, or that a policy must have room
-// for: slots and steps.
+// The task with the most of everything, which takes the most memory and time, and slots and steps
+// that a policy must have room for; and the one with the least.
 void es_task_largest(const EsTaskSettings *settings, EsTask *task);
+void es_task_smallest(const EsTaskSettings *settings, EsTask *task);
 
 #endif
