@@ -508,8 +508,19 @@ static void collect_row(const EsRollout *rows, int64_t to, const EsRollout *acto
     }
 }
 
+// Takes a number off the reward of the last row of an environment that counts, if there is one.
+static void lower_last_reward(const EsRollout *rows, int64_t env, double baseline) {
+    for (int64_t t = rows->shape.n_steps - 1; t >= 0; t--) {
+        int64_t row = es_rollout_row(rows, t, env);
+        if (rows->is_valid[row]) {
+            rows->reward[row] -= (float)baseline;
+            return;
+        }
+    }
+}
+
 EsStatus es_policy_training_collect(EsPolicy *learner, EsPolicy *actor, const EsGrowthState *state,
-                                    int64_t first_env, int64_t n_envs) {
+                                    const double *baseline, int64_t first_env, int64_t n_envs) {
     EsRollout *rows = learner->learned.rollout, *own = actor->learned.rollout;
     ES_ASSERT(rows != NULL && own != NULL && !actor->learned.is_decided);
     ES_ASSERT(es_policy_network_spec(actor->learned.network)->is_set);
@@ -521,6 +532,9 @@ EsStatus es_policy_training_collect(EsPolicy *learner, EsPolicy *actor, const Es
             collect_row(rows, es_rollout_row(rows, t, first_env + e), own,
                         es_rollout_row(own, t, e));
         }
+    }
+    for (int64_t e = 0; baseline != NULL && e < n_envs; e++) {
+        lower_last_reward(rows, first_env + e, baseline[e]);
     }
     learner->learned.t = rows->shape.n_steps;
     return ES_STATUS_OK;

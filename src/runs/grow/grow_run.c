@@ -508,6 +508,28 @@ static void close_group(Group *group) {
     es_grow_episode_destroy(&group->own);
 }
 
+// Hands the rows of the group to the policy that learns. What is easy or hard about a task is no
+// merit of a decision: an episode counts relative to the mean of the others of its group, which do
+// not depend on its decisions, so that the expected gradient stays what it is.
+static EsStatus collect_rows(EsGrowRun *grow, const Group *group) {
+    double *baseline = NULL, sum = 0;
+    const double *totals = es_reward_totals(group->runner->reward);
+    size_t n = (size_t)group->n_envs;
+    int is_relative = grow->settings->tasks.is_relative && n > 1;
+    ES_TRY(es_allocate(sizeof *baseline * n, (void **)&baseline));
+    for (size_t e = 0; e < n; e++) {
+        sum += totals[e];
+    }
+    for (size_t e = 0; e < n; e++) {
+        baseline[e] = is_relative ? (sum - totals[e]) / (double)(n - 1) : 0;
+    }
+    EsStatus status = es_policy_training_collect(
+        grow->policy, group->policy, &es_growth_snapshot(group->runner->growth)->state, baseline,
+        group->first_env, group->n_envs);
+    es_release(baseline);
+    return status;
+}
+
 // One task of the round: its own hosts and data, and a policy that acts for the one that learns.
 static EsStatus run_task(EsGrowRun *grow, int g, EsRoundReport *report) {
     int n_envs = es_grow_settings_group_envs(grow->settings);
@@ -521,9 +543,7 @@ static EsStatus run_task(EsGrowRun *grow, int g, EsRoundReport *report) {
     ES_TRY_GOTO(open_group(grow, &group));
     ES_TRY_GOTO(run_group(grow, report));
     if (grow->is_trained) {
-        status = es_policy_training_collect(grow->policy, group.policy,
-                                            &es_growth_snapshot(group.own.growth)->state,
-                                            group.first_env, n_envs);
+        status = collect_rows(grow, &group);
     }
 done:
     close_group(&group);

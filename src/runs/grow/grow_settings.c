@@ -99,6 +99,8 @@ static const EsConfigKey keys[] = {
                   "tasks of a round, drawn from the ranges below; 0 = the one of [grow]"),
     ES_CONFIG_FLOAT(EsGrowSettings, tasks.free_share, "tasks", "free", "0.1", 0, 1,
                     "share of tasks without a budget"),
+    ES_CONFIG_BOOL(EsGrowSettings, tasks.is_relative, "tasks", "relative", "on",
+                   "learn from an episode's reward less the mean of the others of its group"),
     ES_TASK_RANGES(TASK_KEY) // ends in a comma
     ES_CONFIG_INT(EsGrowSettings, policy_version, "policy", "version", "1", 1, 2,
                   "network that is trained: 1 for the host's own slots, 2 for slots of any number"),

@@ -50,6 +50,7 @@ enum {
 typedef struct EsTaskSettings {
     int n_groups;     // of a round; 0: the run has one task, that of [grow]
     float free_share; // of tasks without a budget
+    int is_relative;  // learning takes an episode's reward relative to the others of its group
 #define X(NAME, name, start, least, most, kind, help) char name[ES_TASK_RANGE_BYTES];
     ES_TASK_RANGES(X)
 #undef X

@@ -220,7 +220,7 @@ static void collect_task(const EsGrowSettings *settings, const EsTask *task, EsD
         REQUIRE_OK(es_policy_training_record(actor, state, rewards, 1));
         REQUIRE_OK(es_growth_advance(runner.growth));
     }
-    REQUIRE_OK(es_policy_training_collect(learner, actor, state, 0, 2));
+    REQUIRE_OK(es_policy_training_collect(learner, actor, state, NULL, 0, 2));
     es_grow_episode_destroy_policy(&runner, actor);
     es_grow_episode_destroy(&runner);
 }
