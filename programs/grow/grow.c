@@ -182,8 +182,9 @@ static void describe(void *grow, const void *settings, char text[ES_RUN_ABOUT_BY
     const EsDataset *data = &es_grow_run_runner(grow)->dataset;
     const EsGrowSettings *own = settings;
     if (own->tasks.n_groups > 0) {
-        snprintf(text, ES_RUN_ABOUT_BYTES, "tasks: %d in each round, images of at most %d x %d x %d",
-                 own->tasks.n_groups, data->height, data->width, data->n_channels);
+        snprintf(text, ES_RUN_ABOUT_BYTES,
+                 "tasks: %d in each round, images of at most %d x %d x %d", own->tasks.n_groups,
+                 data->height, data->width, data->n_channels);
         return;
     }
     const EsDeviceInfo *device = es_device_info(es_grow_run_runner(grow)->device);

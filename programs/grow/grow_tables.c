@@ -87,8 +87,8 @@ json_t *es_grow_hosts_json(const EsGrowEnding *endings, int n_envs) {
     for (int e = 0; e < n_envs && is_complete && endings != NULL; e++) {
         const EsGrowEnding *ending = &endings[e];
         json_t *host = json_pack(
-            "{s:i, s:o, s:o, s:o, s:f, s:i, s:i, s:i, s:s, s:s?, s:o}", "host", e, "validation_loss",
-            es_json_number(ending->validation_loss), "validation_accuracy",
+            "{s:i, s:o, s:o, s:o, s:f, s:i, s:i, s:i, s:s, s:s?, s:o}", "host", e,
+            "validation_loss", es_json_number(ending->validation_loss), "validation_accuracy",
             es_json_number(ending->validation_accuracy), "reward", es_json_number(ending->reward),
             "parameter_ratio", ending->parameter_ratio, "fossils", ending->n_fossils, "pruned",
             ending->n_pruned, "rollbacks", ending->n_rollbacks, "seeds", ending->seeds, "task",
@@ -269,7 +269,8 @@ void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed) {
            evaluation->is_greedy ? "take the most likely action" : "draw");
     print_variants(evaluation, take_variant, evaluation);
     if (evaluation->n_episodes > 1) {
-        printf("\nmeans with intervals of 95 %% (bootstrap over %s", has_tasks ? "tasks" : "episodes");
+        printf("\nmeans with intervals of 95 %% (bootstrap over %s",
+               has_tasks ? "tasks" : "episodes");
         print_direction(", paired for differences: ", evaluation);
     }
 }

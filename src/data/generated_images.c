@@ -265,8 +265,7 @@ int es_generated_drawing(const EsImageRecipe *recipe, uint64_t seed, int label, 
     }
     ES_ASSERT(recipe->n_classes * recipe->n_variants <= ES_PICTOGRAM_DRAWINGS);
     // step + 7: no split is called 3
-    EsRandom4 key =
-        es_random_draw(seed, 0, ES_PURPOSE_DATA_GENERATION, recipe->stream * 8 + 7, 0);
+    EsRandom4 key = es_random_draw(seed, 0, ES_PURPOSE_DATA_GENERATION, recipe->stream * 8 + 7, 0);
     return (int)es_random_permute((uint32_t)(label * recipe->n_variants + variant),
                                   ES_PICTOGRAM_DRAWINGS, key);
 }
@@ -404,9 +403,9 @@ EsStatus es_dataset_draw(EsDataset *dataset, const char *name, const EsImageReci
     int shape[3] = {recipe->n_channels, recipe->size, recipe->size};
     int n_classes = (int)count_classes(recipe);
     ES_TRY(es_dataset_allocate(dataset, name, shape, n_classes, counts));
-    EsStatus status = recipe->n_classes > 0 ? ES_STATUS_OK
-                                            : es_names_copy(es_pictogram_names, n_classes,
-                                                            &dataset->class_names);
+    EsStatus status = recipe->n_classes > 0
+                          ? ES_STATUS_OK
+                          : es_names_copy(es_pictogram_names, n_classes, &dataset->class_names);
     if (status != ES_STATUS_OK) {
         es_dataset_destroy(dataset);
         return status;

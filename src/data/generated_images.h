@@ -82,8 +82,8 @@ extern const EsImageRecipe es_recipe_generated; // 32 x 32 x 3
 uint8_t es_generated_label(const EsImageRecipe *recipe, uint64_t seed, uint32_t split,
                            uint32_t index);
 
-// Drawing `variant` of class `label`, as a number below ES_PICTOGRAM_DRAWINGS: variants of the named
-// classes stand together.
+// Drawing `variant` of class `label`, as a number below ES_PICTOGRAM_DRAWINGS: variants of the
+// named classes stand together.
 int es_generated_drawing(const EsImageRecipe *recipe, uint64_t seed, int label, int variant);
 
 // Draw image `index` of class `label` into pixels u8 [n_channels, size, size].

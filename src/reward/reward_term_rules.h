@@ -287,8 +287,9 @@ static inline ES_HOST_DEVICE double es_reward_budget(const EsRewardRules *rules)
     return budget > 0 ? (double)budget : es_reward_max(5 * (double)rules->n_host_parameters, 1);
 }
 
-// Share of the room for seeds that living ones take, in BUDGET: all of a seed's parameters, whatever
-// its alpha, over what the budget leaves beside the host; without a limit over es_reward_budget.
+// Share of the room for seeds that living ones take, in BUDGET: all of a seed's parameters,
+// whatever its alpha, over what the budget leaves beside the host; without a limit over
+// es_reward_budget.
 static inline ES_HOST_DEVICE double es_reward_budget_share(const EsRewardRules *rules,
                                                            const EsRewardSeed *seeds) {
     double most = (double)rules->growth->max_parameters, sum = 0;

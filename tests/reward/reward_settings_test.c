@@ -74,7 +74,8 @@ TEST(modes_and_discounts_are_checked) {
     EsRewardSettings settings = es_reward_settings_default();
     settings.mode = 4;
     EXPECT_STATUS(es_reward_settings_check(&settings), CONFIG);
-    EXPECT_TEXT(es_status_detail(), "reward: mode is 4, must be 0 to 3 (shaped|basic|sparse|budget)");
+    EXPECT_TEXT(es_status_detail(),
+                "reward: mode is 4, must be 0 to 3 (shaped|basic|sparse|budget)");
     settings = es_reward_settings_default();
     const float wrong[] = {0, -1, 1.5f, NAN};
     for (size_t i = 0; i < ES_COUNT_OF(wrong); i++) {

@@ -353,8 +353,8 @@ EsStatus es_learned_create_actor(EsPolicy *actor, const EsPolicy *learner, int64
     const EsTensor *own = &es_policy_network_store(learned->network)->parameters;
     ES_ASSERT(es_tensor_bytes(weights) == es_tensor_bytes(own));
     EsStream *stream = es_policy_network_stream(learned->network);
-    ES_TRY(es_stream_copy(stream, own->data, weights->data, es_tensor_bytes(own),
-                          ES_COPY_ON_DEVICE));
+    ES_TRY(
+        es_stream_copy(stream, own->data, weights->data, es_tensor_bytes(own), ES_COPY_ON_DEVICE));
     return es_stream_synchronize(stream);
 }
 

@@ -162,7 +162,8 @@ double es_host_flops(const EsHostSpec *spec) {
     double count = 0;
     for (int i = 0; i < spec->n_blocks; i++) {
         const EsHostBlock block = es_host_block(spec, i);
-        count += 2.0 * (double)(side * side * n_in * block.n_channels) * block.kernel * block.kernel;
+        count +=
+            2.0 * (double)(side * side * n_in * block.n_channels) * block.kernel * block.kernel;
         n_in = block.n_channels;
         side = block.has_pool ? side / 2 : side;
     }

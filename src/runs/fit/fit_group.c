@@ -70,7 +70,8 @@ static EsStatus open_growth(EsFitGroup *group, int n, const char *name) {
     return status;
 }
 
-// Tries a file of the folder; one that does not fit leaves the group without a policy, and a reason.
+// Tries a file of the folder; one that does not fit leaves the group without a policy, and a
+// reason.
 static EsStatus try_file(EsFitGroup *group, int n, const char *file) {
     const char *end = strrchr(file, '.');
     if (group->policy != NULL || end == NULL || strcmp(end, ".safetensors") != 0) {

@@ -267,8 +267,8 @@ static EsStatus draw_task(EsEpisodeRunner *runner, const EsTask *task, EsSlot sl
     snprintf(runner->task, sizeof runner->task, "%s", task->text);
     ES_TRY(es_slots_parse(&runner->host, task->slots, slots, n_slots));
     ES_TRY(es_thread_pool_create(&pool, settings->run.n_threads));
-    EsStatus status = es_dataset_draw(&runner->dataset, "task", &task->images, task->data_seed,
-                                      counts, pool);
+    EsStatus status =
+        es_dataset_draw(&runner->dataset, "task", &task->images, task->data_seed, counts, pool);
     es_thread_pool_destroy(pool);
     ES_TRY(status);
     es_dataset_fingerprint(&runner->dataset, runner->data_hash);
@@ -293,7 +293,7 @@ static EsStatus borrow_host(EsEpisodeRunner *runner, const EsEpisodeRunner *mode
     return es_slots_parse(&runner->host, all[0].name, slots, n_slots);
 }
 
-// Where host, slots and data come from: one of the first two, or the settings.
+// Source of host, slots and data: one of the first two, or the settings.
 typedef struct Origin {
     const EsTask *task;
     const EsEpisodeRunner *model;
@@ -325,8 +325,7 @@ static EsStatus create_parts(EsEpisodeRunner *runner, const Origin *origin) {
 
 static EsStatus create_runner(const Origin *origin, const EsGrowSettings *settings, int n_controls,
                               EsDevice *device, EsEpisodeRunner *runner) {
-    *runner =
-        (EsEpisodeRunner){.settings = settings, .device = device, .n_controls = n_controls};
+    *runner = (EsEpisodeRunner){.settings = settings, .device = device, .n_controls = n_controls};
     EsStatus status = create_parts(runner, origin);
     if (status != ES_STATUS_OK) {
         es_grow_episode_destroy(runner);

@@ -25,18 +25,18 @@ typedef struct EsEpisodeRunner {
     int has_borrowed_dataset;
     int n_controls;                // the last one of the environments only waits; 0: none does
     char task[ES_TASK_TEXT_BYTES]; // what was drawn for it; "" where nothing was
-    EsDevice *device;            // borrowed: of growth and of policy networks
-    EsGrowth *growth;            // owned
-    EsReward *reward;            // owned
-    EsAction *actions;           // owned [E]: of the last decision
-    float *rewards;              // owned [E]: rewards of the last decision
-    double *parameter_ratio;     // owned [E]: of the networks as last measured; 1 = no growth
-    void *report;                // borrowed: where decisions on a GPU report; NULL on the CPU
-    EsDecisionDevice *decision;  // owned: on a GPU, of the policy whose episode began last
-    EsEvent *decision_events[2]; // owned: begin and end of a decision on a GPU; NULL on the CPU
-    EsDecisionReplays replays;   // on a GPU: of the policy whose episode was the last to end
-    double decide_ms;            // of the last decision: policy, rules, reward
-    size_t hosts_bytes;          // that creating growth and reward allocated
+    EsDevice *device;              // borrowed: of growth and of policy networks
+    EsGrowth *growth;              // owned
+    EsReward *reward;              // owned
+    EsAction *actions;             // owned [E]: of the last decision
+    float *rewards;                // owned [E]: rewards of the last decision
+    double *parameter_ratio;       // owned [E]: of the networks as last measured; 1 = no growth
+    void *report;                  // borrowed: where decisions on a GPU report; NULL on the CPU
+    EsDecisionDevice *decision;    // owned: on a GPU, of the policy whose episode began last
+    EsEvent *decision_events[2];   // owned: begin and end of a decision on a GPU; NULL on the CPU
+    EsDecisionReplays replays;     // on a GPU: of the policy whose episode was the last to end
+    double decide_ms;              // of the last decision: policy, rules, reward
+    size_t hosts_bytes;            // that creating growth and reward allocated
     char data_hash[ES_SHA256_TEXT_BYTES];
 } EsEpisodeRunner;
 

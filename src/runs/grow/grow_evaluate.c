@@ -760,8 +760,9 @@ json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation) {
         return NULL;
     }
     return json_pack("{s:I, s:I, s:I, s:b, s:o}", "n_episodes", (json_int_t)evaluation->n_episodes,
-                     "task_episodes", (json_int_t)evaluation->group_size, "rounds", (json_int_t)evaluation->n_rounds, "greedy", evaluation->is_greedy,
-                     "arms", variants);
+                     "task_episodes", (json_int_t)evaluation->group_size, "rounds",
+                     (json_int_t)evaluation->n_rounds, "greedy", evaluation->is_greedy, "arms",
+                     variants);
 }
 
 EsStatus es_grow_evaluation_save(const EsGrowEvaluation *evaluation, const char *path) {

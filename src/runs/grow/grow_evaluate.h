@@ -24,9 +24,9 @@
 #define ES_HELD_OUT_EPISODE  ((int64_t)1 << 30)
 #define ES_GROW_VARIANTS_MAX 16
 
-// NAME, name: measures of a finished episode. flops are of one image (es_host_flops), training_flops
-// three times those for every image of every update (forward, and backward twice as much);
-// over_budget counts the steps in which the network had more parameters than its budget.
+// NAME, name: measures of a finished episode. flops are of one image (es_host_flops),
+// training_flops three times those for every image of every update (forward, and backward twice as
+// much); over_budget counts the steps in which the network had more parameters than its budget.
 #define ES_GROW_MEASURES(X)                                                                        \
     X(TEST_ACCURACY, test_accuracy)                                                                \
     X(VALIDATION_ACCURACY, validation_accuracy)                                                    \

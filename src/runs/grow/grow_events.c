@@ -475,26 +475,25 @@ void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment,
     const EsGrowthResult *results = es_growth_results(events->growth);
     const double *totals = es_reward_totals(runner->reward);
     for (int64_t e = 0; e < events->n_envs; e++) {
-        events->outcomes[e] =
-            (EsEpisodeOutcomeEvent){.env = env_number(moment, e),
-                                    .episode = episode_number(moment, e),
-                                    .final_accuracy = results[e].validation_accuracy,
-                                    .final_loss = results[e].validation_loss,
-                                    .test_accuracy = es_missing_real(),
-                                    .parameter_ratio = runner->parameter_ratio[e],
-                                    .n_fossils = env->n_fossils[e],
-                                    .n_contributing = env->n_contributing[e],
-                                    .reward = totals[e],
-                                    .stability = es_reward_stability(runner->reward, e),
-                                    .n_steps = env->step[e] - 1,
-                                    .n_germinated = env->n_germinated[e],
-                                    .n_pruned = env->n_pruned[e],
-                                    .n_rollbacks = env->n_rollbacks[e],
-                                    .task = runner->task[0] != '\0' ? runner->task : NULL,
-                                    .control_accuracy = measured_or_missing(
-                                        results[events->n_envs - 1 + runner->n_controls]
-                                            .validation_accuracy,
-                                        runner->n_controls > 0)};
+        events->outcomes[e] = (EsEpisodeOutcomeEvent){
+            .env = env_number(moment, e),
+            .episode = episode_number(moment, e),
+            .final_accuracy = results[e].validation_accuracy,
+            .final_loss = results[e].validation_loss,
+            .test_accuracy = es_missing_real(),
+            .parameter_ratio = runner->parameter_ratio[e],
+            .n_fossils = env->n_fossils[e],
+            .n_contributing = env->n_contributing[e],
+            .reward = totals[e],
+            .stability = es_reward_stability(runner->reward, e),
+            .n_steps = env->step[e] - 1,
+            .n_germinated = env->n_germinated[e],
+            .n_pruned = env->n_pruned[e],
+            .n_rollbacks = env->n_rollbacks[e],
+            .task = runner->task[0] != '\0' ? runner->task : NULL,
+            .control_accuracy = measured_or_missing(
+                results[events->n_envs - 1 + runner->n_controls].validation_accuracy,
+                runner->n_controls > 0)};
     }
     es_emit_episode_outcome(moment->hub, moment->time, events->outcomes, events->n_envs);
     emit_shapley(events, moment);

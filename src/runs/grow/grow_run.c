@@ -42,9 +42,9 @@ struct EsGrowRun {
     EsStateHash *hash;              // owned
     EsGrowEnding *endings;          // owned [E]
     int has_endings;
-    int *envs;     // owned [E]: 0, 1, ...
-    Group *group;  // borrowed, during a round: the one at hand
-    Group whole;   // without tasks: all environments
+    int *envs;                    // owned [E]: 0, 1, ...
+    Group *group;                 // borrowed, during a round: the one at hand
+    Group whole;                  // without tasks: all environments
     int32_t *suspected;           // owned [E, S]: number of the seed last suspected
     EsGrowEvaluation *evaluation; // owned, NULL until there is one
     EsRun *run;                   // borrowed, during a round
@@ -107,7 +107,7 @@ static EsStatus create_runner(EsGrowRun *grow) {
                                        &grow->runner);
 }
 
-// Tells the policy that is trained how small tasks may be; its context has the largest.
+// Makes the policy's file name the smallest task as well; its context has the largest.
 static void include_smallest(EsGrowRun *grow) {
     EsGrowthSettings settings = *es_growth_settings(grow->runner.growth);
     EsTask smallest;
@@ -414,17 +414,18 @@ static void keep_endings(EsGrowRun *grow) {
     const double *totals = es_reward_totals(group->runner->reward);
     for (int64_t e = 0; e < group->n_envs; e++) {
         EsGrowEnding *ending = &grow->endings[group->first_env + e];
-        *ending = (EsGrowEnding){.validation_loss = results[e].validation_loss,
-                                 .validation_accuracy = results[e].validation_accuracy,
-                                 .control_accuracy = group->runner->n_controls > 0
-                                                         ? results[group->n_envs].validation_accuracy
-                                                         : es_missing_real(),
-                                 .parameter_ratio = group->runner->parameter_ratio[e],
-                                 .reward = totals[e],
-                                 .n_seeds = count_seeds(state, e),
-                                 .n_fossils = state->env.n_fossils[e],
-                                 .n_pruned = state->env.n_pruned[e],
-                                 .n_rollbacks = state->env.n_rollbacks[e]};
+        *ending =
+            (EsGrowEnding){.validation_loss = results[e].validation_loss,
+                           .validation_accuracy = results[e].validation_accuracy,
+                           .control_accuracy = group->runner->n_controls > 0
+                                                   ? results[group->n_envs].validation_accuracy
+                                                   : es_missing_real(),
+                           .parameter_ratio = group->runner->parameter_ratio[e],
+                           .reward = totals[e],
+                           .n_seeds = count_seeds(state, e),
+                           .n_fossils = state->env.n_fossils[e],
+                           .n_pruned = state->env.n_pruned[e],
+                           .n_rollbacks = state->env.n_rollbacks[e]};
         describe_slots(growth, e, ending->seeds, sizeof ending->seeds);
         snprintf(ending->task, sizeof ending->task, "%s", group->runner->task);
     }
@@ -493,8 +494,8 @@ static EsStatus run_group(EsGrowRun *grow, EsRoundReport *report) {
 }
 
 static EsStatus open_group(EsGrowRun *grow, Group *group) {
-    ES_TRY(es_grow_episode_create_task(&group->settings, &group->task, 1, grow->device,
-                                       &group->own));
+    ES_TRY(
+        es_grow_episode_create_task(&group->settings, &group->task, 1, grow->device, &group->own));
     group->runner = &group->own;
     ES_TRY(grow->is_trained
                ? es_grow_episode_create_actor(&group->own, grow->policy, &group->policy)
@@ -523,9 +524,9 @@ static EsStatus collect_rows(EsGrowRun *grow, const Group *group) {
     for (size_t e = 0; e < n; e++) {
         baseline[e] = is_relative ? (sum - totals[e]) / (double)(n - 1) : 0;
     }
-    EsStatus status = es_policy_training_collect(
-        grow->policy, group->policy, &es_growth_snapshot(group->runner->growth)->state, baseline,
-        group->first_env, group->n_envs);
+    EsStatus status = es_policy_training_collect(grow->policy, group->policy,
+                                                 &es_growth_snapshot(group->runner->growth)->state,
+                                                 baseline, group->first_env, group->n_envs);
     es_release(baseline);
     return status;
 }
@@ -720,8 +721,8 @@ static EsStatus try_step(EsEpisodeRunner *runner, EsPolicy *policy, double *step
     for (int i = 0; i < 2; i++) { // the first one is cold
         ES_TRY(es_policy_begin(policy, 0));
         int64_t start_ns = es_clock_ns();
-        ES_TRY(es_policy_decide(policy, &es_growth_snapshot(growth)->state,
-                                es_growth_masks(growth), runner->actions));
+        ES_TRY(es_policy_decide(policy, &es_growth_snapshot(growth)->state, es_growth_masks(growth),
+                                runner->actions));
         *decide_seconds = es_clock_seconds_since(start_ns);
     }
     EsGrowthTimes times = es_growth_times(growth);
@@ -759,11 +760,10 @@ EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *upda
     }
     // every pass has gradients, and costs about three without; rows are as many as the longest
     // episode has steps
-    *update_seconds = grow->is_trained
-                          ? decide_seconds *
-                                es_growth_settings(grow->runner.growth)->episode_steps * 3 *
-                                grow->settings->ppo.n_epochs
-                          : 0;
+    *update_seconds =
+        grow->is_trained ? decide_seconds * es_growth_settings(grow->runner.growth)->episode_steps *
+                               3 * grow->settings->ppo.n_epochs
+                         : 0;
     return ES_STATUS_OK;
 }
 

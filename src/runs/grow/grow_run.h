@@ -43,7 +43,7 @@ typedef struct EsGrowEnding {
     double validation_loss, validation_accuracy, parameter_ratio, reward;
     double control_accuracy; // of the host that waited beside it; NaN without
     int n_seeds, n_fossils, n_pruned, n_rollbacks;
-    char seeds[256]; // "r0c1 norm HOLDING, ..."
+    char seeds[256];               // "r0c1 norm HOLDING, ..."
     char task[ES_TASK_TEXT_BYTES]; // "" in a run of one task
 } EsGrowEnding;
 

@@ -148,8 +148,8 @@ EsGrowSettings es_grow_settings_of_task(const EsGrowSettings *settings, const Es
     own.episode_steps = task->n_steps;
     own.batch = task->batch;
     own.step_batches = task->step_batches;
-    own.host_learning_rate = task->host_rate;
-    own.seed_learning_rate = task->seed_rate;
+    own.host_learning_rate = task->host_learning_rate;
+    own.seed_learning_rate = task->seed_learning_rate;
     own.max_parameters = task->max_parameters;
     snprintf(own.slots, sizeof own.slots, "%s", task->slots);
     return own;
@@ -161,19 +161,22 @@ EsStatus es_grow_settings_check_tasks(const EsGrowSettings *settings) {
         return ES_STATUS_OK;
     }
     if (settings->n_envs % n_groups != 0) {
-        return ES_FAIL(CONFIG, "[tasks] groups: %d hosts (--envs) do not make %d groups of one size",
+        return ES_FAIL(CONFIG,
+                       "[tasks] groups: %d hosts (--envs) do not make %d groups of one size",
                        settings->n_envs, n_groups);
     }
-    if (es_grow_settings_train(settings) && settings->policy_version != ES_SET_OBSERVATION_VERSION) {
-        return ES_FAIL(CONFIG, "[tasks] groups = %d: a policy of version 1 is for the slots of one "
-                               "host; --policy.version=2 is for any",
+    if (es_grow_settings_train(settings) &&
+        settings->policy_version != ES_SET_OBSERVATION_VERSION) {
+        return ES_FAIL(CONFIG,
+                       "[tasks] groups = %d: a policy of version 1 is for the slots of one "
+                       "host; --policy.version=2 is for any",
                        n_groups);
     }
     if (settings->keep_best > 0 || settings->data.name[0] != '\0' || settings->data_split != 0) {
         return ES_FAIL(CONFIG, "[tasks] draws hosts and data: --%s is for runs of one task",
-                       settings->keep_best > 0            ? "keep-best"
+                       settings->keep_best > 0          ? "keep-best"
                        : settings->data.name[0] != '\0' ? "data"
-                                                         : "data-split");
+                                                        : "data-split");
     }
     return es_tasks_check(&settings->tasks);
 }

@@ -33,9 +33,9 @@ typedef struct EsGrowSettings {
     EsRecipe recipe; // [recipe], pad and flip
     int gradient_stride;
     int unfused;
-    int amp_dtype; // 0 auto, 1 off, 2 bfloat16, 3 float16
-    int is_tf32;   // 0 off, 1 on
-    int keep_best; // networks of the last round to write
+    int amp_dtype;        // 0 auto, 1 off, 2 bfloat16, 3 float16
+    int is_tf32;          // 0 off, 1 on
+    int keep_best;        // networks of the last round to write
     EsTaskSettings tasks; // [tasks]
     // [policy]
     int policy_version;

@@ -232,12 +232,12 @@ static void draw_training(const Source *source, EsTask *task) {
     double budget = draw_number(source, ES_TASK_BUDGET, 0);
     double free_share = (double)source->settings->free_share;
     int is_free = (double)es_random_uniform(draw_word(source, ES_TASK_BUDGET, 1)) < free_share;
-    double rate = draw_number(source, ES_TASK_RATE, 0);
+    double rate = draw_number(source, ES_TASK_LEARNING_RATE, 0);
     task->batch = ES_MIN(task->host.batch, task->n_images);
     task->step_batches = draw_whole(source, ES_TASK_STEP_BATCHES, 0);
     task->n_steps = draw_whole(source, ES_TASK_STEPS, 0);
-    task->host_rate = (float)rate;
-    task->seed_rate = (float)(rate * draw_number(source, ES_TASK_SEED_RATE, 0));
+    task->host_learning_rate = (float)rate;
+    task->seed_learning_rate = (float)(rate * draw_number(source, ES_TASK_SEED_FACTOR, 0));
     task->max_parameters =
         is_free && source->end == 0 ? 0 : (int)es_math_clamp(n_host * budget, 1, INT32_MAX);
 }
@@ -248,8 +248,8 @@ static void describe(EsTask *task, double difficulty) {
     size_t used = 0;
     for (int i = 0; i < task->host.n_blocks; i++) {
         const EsHostBlock *block = &task->host.blocks[i];
-        used += (size_t)snprintf(blocks + used, sizeof blocks - used, " %dk%d%s",
-                                 block->n_channels, block->kernel, block->has_pool ? "p" : "");
+        used += (size_t)snprintf(blocks + used, sizeof blocks - used, " %dk%d%s", block->n_channels,
+                                 block->kernel, block->has_pool ? "p" : "");
     }
     if (task->max_parameters > 0) {
         snprintf(budget, sizeof budget, "budget %d", task->max_parameters);
@@ -260,7 +260,7 @@ static void describe(EsTask *task, double difficulty) {
              blocks, task->slots, task->host.image_size, task->host.image_size,
              task->host.image_channels, task->host.n_classes, task->images.n_variants, difficulty,
              (double)task->images.noise, task->n_images, task->batch, task->step_batches,
-             (double)task->host_rate, (double)task->seed_rate, task->n_steps,
+             (double)task->host_learning_rate, (double)task->seed_learning_rate, task->n_steps,
              (long long)es_host_parameter_count(&task->host), budget);
 }
 

@@ -32,8 +32,9 @@
     X(IMAGES, images, "1000..4000", 100, 1000000, LOG_WHOLE, "training images")                    \
     X(BATCH, batch, "16,32,64", 1, 65536, WHOLE, "images per update")                              \
     X(STEP_BATCHES, step_batches, "4..10", 1, 100000, WHOLE, "updates per step")                   \
-    X(RATE, rate, "0.03..0.2", 1e-6, 100, LOG, "learning rate of hosts")                           \
-    X(SEED_RATE, seed_rate, "0.5..2", 0.01, 100, LOG, "learning rate of seeds over the host's")    \
+    X(LEARNING_RATE, learning_rate, "0.03..0.2", 1e-6, 100, LOG, "learning rate of hosts")         \
+    X(SEED_FACTOR, seed_factor, "0.5..2", 0.01, 100, LOG,                                          \
+      "learning rate of seeds over the host's")                                                    \
     X(STEPS, steps, "20..60", 5, 10000, WHOLE, "steps of an episode")                              \
     X(BUDGET, budget, "1.1..6", 1.001, 1000, LOG, "budget over the host's parameters")
 
@@ -66,7 +67,7 @@ typedef struct EsTask {
     int n_images;
     uint64_t data_seed;
     int batch, step_batches, n_steps;
-    float host_rate, seed_rate;
+    float host_learning_rate, seed_learning_rate;
     int max_parameters;            // 0: no budget
     char text[ES_TASK_TEXT_BYTES]; // all of it for a person
 } EsTask;

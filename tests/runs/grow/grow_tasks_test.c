@@ -33,8 +33,8 @@ TEST(ranges_are_checked) {
         {"--tasks.blocks=2.5", "expected a whole number"},
         {"--tasks.blocks=1..3", "from 2 to 12"},
         {"--tasks.blocks=2..3,4", "expected a whole number"},
-        {"--tasks.rate=0.1..x", "expected a number"},
-        {"--tasks.rate=nan", "expected a number"},
+        {"--tasks.learning_rate=0.1..x", "expected a number"},
+        {"--tasks.learning_rate=nan", "expected a number"},
         {"--tasks.image_size=8..12", "[tasks] image_size takes a list"},
         {"--tasks.image_size=10", "10 is not a multiple of 4"},
         {"--tasks.kernel=4", "[tasks] kernel: 4 is not odd"},
@@ -95,7 +95,7 @@ TEST(tasks_lie_in_their_ranges_and_differ) {
         EXPECT(task.max_parameters == 0 ||
                task.max_parameters > es_host_parameter_count(&task.host));
         EXPECT(task.n_images >= 1000 && task.n_images <= 4000 && task.batch <= 64);
-        EXPECT(task.host_rate >= 0.03f && task.host_rate <= 0.2f);
+        EXPECT(task.host_learning_rate >= 0.03f && task.host_learning_rate <= 0.2f);
         n_slots_seen[n_slots]++;
         n_free += task.max_parameters == 0;
         n_same += strcmp(last, task.text) == 0;
