@@ -127,7 +127,7 @@ es_reward_step_sparse(const EsRewardRules *rules, const EsRewardStep *step,
     sums->terminal = (double)s->sparse_scale * es_math_clamp(committed / 100 - cost, -1, 1);
 }
 
-// What growing gained over the control, a host that only waits in the same episode, both as last
+// Rewards the gain over the control, a host that only waits in the same episode, both as last
 // measured, before the decision; without a control over the episode's first accuracy:
 //   attribution = curve gain / steps in every step, terminal = terminal gain and
 //   rent = -rent share of the room for seeds in the last one.
