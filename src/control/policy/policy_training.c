@@ -20,6 +20,8 @@
 // as published
 #define ADAM_EPSILON 1e-5f
 
+#define ABSENT (-1) // blueprint of a slot that a row's host lacks
+
 // --- the PPO model: life ---
 
 static int is_on_cuda(const EsPolicyNetwork *network) {
@@ -282,17 +284,22 @@ static void set_choice(const EsPolicyNetwork *network, int64_t to, int op, int s
     }
 }
 
-// Weights of the slots in their mean: those that the row's host has share it.
+// Slots that the row's host lacks (es_policy_training_collect) have no blueprint: theirs becomes
+// that of the first slot, and their weight in the mean 0; those that are there share it.
 static void scatter_shares(const EsPolicyNetwork *network, const EsRollout *rollout) {
     float *share = network->training->share.host;
+    int32_t *blueprints = network->training->blueprints.host;
     int S = network->spec.n_slots;
     for (int64_t row = 0; row < rollout->n_rows; row++) {
-        const float *features = rollout->features + row * rollout->shape.n_features;
-        int n = (int)(features[ES_SET_HOST_SLOTS] * ES_SLOTS_MAX + 0.5f);
         int64_t to = shard_row(network, row / network->n_envs, row % network->n_envs);
-        n = n >= 1 && n <= S ? n : S; // rows that were never filled may hold any number
+        int n = 0;
         for (int s = 0; s < S; s++) {
-            share[to * S + s] = s < n ? 1.0f / (float)n : 0.0f;
+            n += rollout->ids[row * S + s] != ABSENT;
+        }
+        for (int s = 0; s < S; s++) {
+            int is_there = rollout->ids[row * S + s] != ABSENT;
+            share[to * S + s] = is_there ? 1.0f / (float)n : 0.0f;
+            blueprints[to * S + s] = rollout->ids[row * S + (is_there ? s : 0)];
         }
     }
 }
@@ -504,7 +511,7 @@ static void collect_row(const EsRollout *rows, int64_t to, const EsRollout *acto
     int32_t *ids = rows->ids + to * rows->shape.n_ids;
     for (int64_t s = actor->shape.n_ids; s < rows->shape.n_ids; s++) {
         memcpy(slots + s * ES_SET_OBSERVATION_SLOT, slots, sizeof(float) * ES_SET_OBSERVATION_SLOT);
-        ids[s] = ids[0];
+        ids[s] = ABSENT;
     }
 }
 
