@@ -114,10 +114,11 @@ static EsStatus print_plan(void *grow, const EsConfig *config, const EsRunMemory
     if (has_tasks) {
         print_tasks(settings);
     }
-    es_print("%s# hosts       %d of %s, %lld parameters each, up to %lld more for seeds in %d "
+    es_print("%s# hosts       %d%s%s, %lld parameters each%s, up to %lld more for seeds in %d "
              "slots\n",
-             has_tasks ? "" : "\n", settings->n_envs, has_tasks ? "at most" : model->host.name,
-             (long long)model->layout.n_host_weights,
+             has_tasks ? "" : "\n", settings->n_envs, has_tasks ? "" : " of ",
+             has_tasks ? "" : model->host.name, (long long)model->layout.n_host_weights,
+             has_tasks ? " at most" : "",
              (long long)(model->layout.n_parameters - model->layout.n_host_parameters),
              model->n_slots);
     printf("# memory      %.1f MiB parameters, gradients, momentum and snapshots of hosts\n",
