@@ -92,7 +92,7 @@ static const char *write_seconds(double seconds, char text[32]) {
 static void print_tasks(const EsGrowSettings *settings) {
     int n_envs = es_grow_settings_group_envs(settings);
     int n_shown = ES_MIN(settings->tasks.n_groups, 8);
-    es_print("\n# tasks       %d groups of %d hosts and a control; the first of round 1:\n",
+    es_print("# tasks       %d groups of %d hosts and a control; the first of round 1:\n",
              settings->tasks.n_groups, n_envs);
     for (int g = 0; g < n_shown; g++) {
         EsTask task;
@@ -111,16 +111,15 @@ static EsStatus print_plan(void *grow, const EsConfig *config, const EsRunMemory
     double step_seconds = 0, update_seconds = 0;
     ES_TRY(es_grow_run_predict(grow, &step_seconds, &update_seconds));
     int has_tasks = settings->tasks.n_groups > 0;
+    printf("\n");
     if (has_tasks) {
         print_tasks(settings);
     }
-    es_print("%s# hosts       %d%s%s, %lld parameters each%s, up to %lld more for seeds in %d "
-             "slots\n",
-             has_tasks ? "" : "\n", settings->n_envs, has_tasks ? "" : " of ",
-             has_tasks ? "" : model->host.name, (long long)model->layout.n_host_weights,
-             has_tasks ? " at most" : "",
-             (long long)(model->layout.n_parameters - model->layout.n_host_parameters),
-             model->n_slots);
+    es_print(
+        "# hosts       %d%s%s, %lld parameters each%s, up to %lld more for seeds in %d slots\n",
+        settings->n_envs, has_tasks ? "" : " of ", has_tasks ? "" : model->host.name,
+        (long long)model->layout.n_host_weights, has_tasks ? " at most" : "",
+        (long long)(model->layout.n_parameters - model->layout.n_host_parameters), model->n_slots);
     printf("# memory      %.1f MiB parameters, gradients, momentum and snapshots of hosts\n",
            4.0 * 4.0 * (double)(model->layout.n_parameters * settings->n_envs) / 1048576);
     es_run_memory_print(memory);
