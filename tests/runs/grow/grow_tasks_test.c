@@ -1,7 +1,5 @@
 // Tasks: ranges, draws from them, controls that wait, and rows of hosts with other slots and steps
 // in one update.
-#include "runs/grow/grow_tasks.h"
-
 #include <math.h>
 
 #include "control/policy/policy_training.h"
