@@ -128,7 +128,8 @@ static EsStatus create_policy_runner(EsGrowth *growth, const char *task, int64_t
     write_settings(bench, task);
     ES_TRY_GOTO(es_grow_episode_create_reward_and_buffers(&bench->runner));
     ES_TRY_GOTO(open_policy(bench));
-    ES_TRY_GOTO(es_grow_events_create(growth, &bench->events));
+    ES_TRY_GOTO(
+        es_grow_events_create(growth, es_growth_snapshot(growth)->state.n_envs, &bench->events));
     ES_TRY_GOTO(open_hub(bench));
     *bench_out = bench;
 done:

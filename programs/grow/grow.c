@@ -88,18 +88,37 @@ static const char *write_seconds(double seconds, char text[32]) {
     return text;
 }
 
+// Draws a few tasks of the first round and prints them.
+static void print_tasks(const EsGrowSettings *settings) {
+    int n_envs = es_grow_settings_group_envs(settings);
+    int n_shown = ES_MIN(settings->tasks.n_groups, 8);
+    es_print("# tasks       %d groups of %d hosts and a control; the first of round 1:\n",
+             settings->tasks.n_groups, n_envs);
+    for (int g = 0; g < n_shown; g++) {
+        EsTask task;
+        es_task_draw(&settings->tasks, (uint64_t)settings->run.seed, (int64_t)g * n_envs, &task);
+        es_print("#   %s\n", task.text);
+    }
+}
+
 static EsStatus print_plan(void *grow, const EsConfig *config, const EsRunMemory *memory) {
     EsEpisodeRunner *runner = es_grow_run_runner(grow);
     const EsGrowthModel *model = es_growth_model(runner->growth);
     const EsGrowSettings *settings = config->settings;
-    int n_steps = es_growth_settings(runner->growth)->episode_steps;
+    int n_steps = es_grow_run_mean_steps(grow);
     int64_t n_evaluated = es_grow_settings_evaluated(settings);
     ES_TRY(es_run_command_print_config(config));
     double step_seconds = 0, update_seconds = 0;
     ES_TRY(es_grow_run_predict(grow, &step_seconds, &update_seconds));
+    int has_tasks = settings->tasks.n_groups > 0;
+    printf("\n");
+    if (has_tasks) {
+        print_tasks(settings);
+    }
     es_print(
-        "\n# hosts       %d of %s, %lld parameters each, up to %lld more for seeds in %d slots\n",
-        settings->n_envs, model->host.name, (long long)model->layout.n_host_weights,
+        "# hosts       %d%s%s, %lld parameters each%s, up to %lld more for seeds in %d slots\n",
+        settings->n_envs, has_tasks ? "" : " of ", has_tasks ? "" : model->host.name,
+        (long long)model->layout.n_host_weights, has_tasks ? " at most" : "",
         (long long)(model->layout.n_parameters - model->layout.n_host_parameters), model->n_slots);
     printf("# memory      %.1f MiB parameters, gradients, momentum and snapshots of hosts\n",
            4.0 * 4.0 * (double)(model->layout.n_parameters * settings->n_envs) / 1048576);
@@ -116,8 +135,9 @@ static EsStatus print_plan(void *grow, const EsConfig *config, const EsRunMemory
                1e3 * update_seconds);
     }
     double run_seconds = (step_seconds * n_steps + update_seconds) * settings->run.n_rounds;
-    printf("# time        %.0f ms per step without seeds, %s for %d rounds of %d steps\n",
-           1e3 * step_seconds, write_seconds(run_seconds, text), settings->run.n_rounds, n_steps);
+    printf("# time        %.0f ms per step without seeds, %s for %d rounds of %d steps%s\n",
+           1e3 * step_seconds, write_seconds(run_seconds, text), settings->run.n_rounds, n_steps,
+           has_tasks ? " on average" : "");
     if (n_evaluated > 0) {
         int n_envs = es_grow_settings_evaluated_envs(settings);
         int64_t n_batches = (n_evaluated + n_envs - 1) / n_envs;
@@ -160,6 +180,13 @@ static EsRunWork rounds_of_grow(void *grow) { return es_grow_run_work(grow); }
 
 static void describe(void *grow, const void *settings, char text[ES_RUN_ABOUT_BYTES]) {
     const EsDataset *data = &es_grow_run_runner(grow)->dataset;
+    const EsGrowSettings *own = settings;
+    if (own->tasks.n_groups > 0) {
+        snprintf(text, ES_RUN_ABOUT_BYTES,
+                 "tasks: %d in each round, images of at most %d x %d x %d", own->tasks.n_groups,
+                 data->height, data->width, data->n_channels);
+        return;
+    }
     const EsDeviceInfo *device = es_device_info(es_grow_run_runner(grow)->device);
     int used = snprintf(
         text, ES_RUN_ABOUT_BYTES,

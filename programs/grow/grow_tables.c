@@ -56,9 +56,14 @@ const char *es_variant_label(const EsGrowEvaluation *evaluation, int variant,
 
 void es_grow_print_hosts(const EsGrowEnding *endings, const EsGrowSettings *settings,
                          int64_t n_host_parameters) {
-    es_print("last round: %d x %s, %lld parameters before growing, policy %s, seed %d\n",
-             settings->n_envs, settings->task, (long long)n_host_parameters, settings->policy,
-             settings->run.seed);
+    if (settings->tasks.n_groups > 0) {
+        es_print("last round: %d hosts with %d tasks, policy %s, seed %d\n", settings->n_envs,
+                 settings->tasks.n_groups, settings->policy, settings->run.seed);
+    } else {
+        es_print("last round: %d x %s, %lld parameters before growing, policy %s, seed %d\n",
+                 settings->n_envs, settings->task, (long long)n_host_parameters, settings->policy,
+                 settings->run.seed);
+    }
     printf("host   validation %%   reward   parameters   fossils   pruned   rollbacks   seeds\n");
     for (int e = 0; e < ES_MIN(settings->n_envs, 16); e++) {
         const EsGrowEnding *ending = &endings[e];
@@ -66,6 +71,10 @@ void es_grow_print_hosts(const EsGrowEnding *endings, const EsGrowSettings *sett
                  ending->validation_accuracy, ending->reward, ending->parameter_ratio,
                  ending->n_fossils, ending->n_pruned, ending->n_rollbacks,
                  ending->seeds[0] != '\0' ? ending->seeds : "-");
+        if (ending->task[0] != '\0' &&
+            (e + 1 == settings->n_envs || strcmp(ending->task, endings[e + 1].task) != 0)) {
+            es_print("       alone %5.2f: %s\n", ending->control_accuracy, ending->task);
+        }
     }
     if (settings->n_envs > 16) {
         printf("        (%d more)\n", settings->n_envs - 16);
@@ -78,11 +87,13 @@ json_t *es_grow_hosts_json(const EsGrowEnding *endings, int n_envs) {
     for (int e = 0; e < n_envs && is_complete && endings != NULL; e++) {
         const EsGrowEnding *ending = &endings[e];
         json_t *host = json_pack(
-            "{s:i, s:o, s:o, s:o, s:f, s:i, s:i, s:i, s:s}", "host", e, "validation_loss",
-            es_json_number(ending->validation_loss), "validation_accuracy",
+            "{s:i, s:o, s:o, s:o, s:f, s:i, s:i, s:i, s:s, s:s?, s:o}", "host", e,
+            "validation_loss", es_json_number(ending->validation_loss), "validation_accuracy",
             es_json_number(ending->validation_accuracy), "reward", es_json_number(ending->reward),
             "parameter_ratio", ending->parameter_ratio, "fossils", ending->n_fossils, "pruned",
-            ending->n_pruned, "rollbacks", ending->n_rollbacks, "seeds", ending->seeds);
+            ending->n_pruned, "rollbacks", ending->n_rollbacks, "seeds", ending->seeds, "task",
+            ending->task[0] != '\0' ? ending->task : NULL, "control_accuracy",
+            es_json_number(ending->control_accuracy));
         is_complete = json_array_append_new(hosts, host) == 0;
     }
     if (!is_complete) {
@@ -161,13 +172,21 @@ static void print_sizes(const EsGrowEvaluation *evaluation, RowFunction row, con
                         const int *order, int width) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
     char label[ES_VARIANT_LABEL_BYTES];
-    printf("\n%-*s  parameters  fossils  rollbacks\n", width, "policy");
+    printf("\n%-*s  parameters  fossils  rollbacks  %12s  training FLOPs\n", width, "policy",
+           "FLOPs/image");
     for (int k = 0; k < evaluation->n_variants; k++) {
         int a = order[k];
         row(context, a, mean, difference);
         es_padded_text_print(es_variant_label(evaluation, a, label), width, stdout);
-        printf("  %8.2f x  %7.2f  %9.2f\n", mean[ES_MEASURE_PARAMETER_RATIO].mean,
+        printf("  %8.2f x  %7.2f  %9.2f", mean[ES_MEASURE_PARAMETER_RATIO].mean,
                mean[ES_MEASURE_FOSSILS].mean, mean[ES_MEASURE_ROLLBACKS].mean);
+        int is_counted = !isnan(mean[ES_MEASURE_FLOPS].mean);
+        char flops[32] = "-", training[32] = "-";
+        if (is_counted) {
+            snprintf(flops, sizeof flops, "%.3g", mean[ES_MEASURE_FLOPS].mean);
+            snprintf(training, sizeof training, "%.3g", mean[ES_MEASURE_TRAINING_FLOPS].mean);
+        }
+        printf("  %12s  %14s\n", flops, training);
     }
 }
 
@@ -239,12 +258,19 @@ static void print_direction(const char *words, const EsGrowEvaluation *evaluatio
 }
 
 void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed) {
-    printf("%lld held-out episode%s, the same for every policy; seed %d; learned policies %s\n",
-           (long long)evaluation->n_episodes, evaluation->n_episodes == 1 ? "" : "s", seed,
+    char tasks[48] = "";
+    int has_tasks = evaluation->group_size > 1;
+    if (has_tasks) {
+        snprintf(tasks, sizeof tasks, " of %lld tasks",
+                 (long long)(evaluation->n_episodes / evaluation->group_size));
+    }
+    printf("%lld held-out episode%s%s, the same for every policy; seed %d; learned policies %s\n",
+           (long long)evaluation->n_episodes, evaluation->n_episodes == 1 ? "" : "s", tasks, seed,
            evaluation->is_greedy ? "take the most likely action" : "draw");
     print_variants(evaluation, take_variant, evaluation);
     if (evaluation->n_episodes > 1) {
-        printf("\nmeans with intervals of 95 %% (bootstrap over episodes");
+        printf("\nmeans with intervals of 95 %% (bootstrap over %s",
+               has_tasks ? "tasks" : "episodes");
         print_direction(", paired for differences: ", evaluation);
     }
 }

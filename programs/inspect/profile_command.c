@@ -347,7 +347,7 @@ static EsStatus run_pass(Result *result, EsDevice *device, int forbids_capture,
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_grow_episode_create(settings, device, &runner));
     ES_TRY_GOTO(es_grow_settings_train(settings)
-                    ? es_grow_episode_create_policy(&runner, &policy)
+                    ? es_grow_episode_create_policy(&runner, settings->n_envs, &policy)
                     : es_grow_episode_open_policy(&runner, settings->policy, &policy));
     Schedule schedule = {.runner = &runner,
                          .policy = policy,

@@ -25,7 +25,8 @@ typedef enum EsPurpose {
     ES_PURPOSE_EVALUATION = 7,
     ES_PURPOSE_DATA_GENERATION = 8,
     ES_PURPOSE_ERASING = 9,
-    ES_PURPOSE_DATA_SPLIT = 10
+    ES_PURPOSE_DATA_SPLIT = 10,
+    ES_PURPOSE_TASK = 11
 } EsPurpose;
 
 typedef struct EsRandom4 {

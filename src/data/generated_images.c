@@ -246,18 +246,34 @@ static void develop(const Canvas *canvas, Draws *draws, float amplitude, uint8_t
     }
 }
 
+static uint32_t count_classes(const EsImageRecipe *recipe) {
+    return recipe->n_classes > 0 ? (uint32_t)recipe->n_classes : ES_PICTOGRAM_CLASSES;
+}
+
 uint8_t es_generated_label(const EsImageRecipe *recipe, uint64_t seed, uint32_t split,
                            uint32_t index) {
     // step + 4 keeps these draws apart from those of the images themselves
-    EsRandom4 key = es_random_draw(seed, index / ES_PICTOGRAM_CLASSES, ES_PURPOSE_DATA_GENERATION,
+    uint32_t n_classes = count_classes(recipe);
+    EsRandom4 key = es_random_draw(seed, index / n_classes, ES_PURPOSE_DATA_GENERATION,
                                    recipe->stream * 8 + 4 + split, 0);
-    return (uint8_t)es_random_permute(index % ES_PICTOGRAM_CLASSES, ES_PICTOGRAM_CLASSES, key);
+    return (uint8_t)es_random_permute(index % n_classes, n_classes, key);
+}
+
+int es_generated_drawing(const EsImageRecipe *recipe, uint64_t seed, int label, int variant) {
+    if (recipe->n_classes == 0) {
+        return label * ES_PICTOGRAM_VARIANTS + variant;
+    }
+    ES_ASSERT(recipe->n_classes * recipe->n_variants <= ES_PICTOGRAM_DRAWINGS);
+    // step + 7: no split is called 3
+    EsRandom4 key = es_random_draw(seed, 0, ES_PURPOSE_DATA_GENERATION, recipe->stream * 8 + 7, 0);
+    return (int)es_random_permute((uint32_t)(label * recipe->n_variants + variant),
+                                  ES_PICTOGRAM_DRAWINGS, key);
 }
 
 void es_generated_image_draw(const EsImageRecipe *recipe, uint64_t seed, uint32_t split,
                              uint32_t index, int label, uint8_t *pixels) {
     ES_ASSERT(split < 4);
-    ES_ASSERT(recipe->size <= ES_GENERATED_MAX_SIZE &&
+    ES_ASSERT(recipe->size <= ES_GENERATED_MAX_SIZE && recipe->size % (TEXTURE_GRID - 1) == 0 &&
               recipe->n_channels <= ES_GENERATED_MAX_CHANNELS);
     Draws draws = begin_draws(recipe, seed, split, index);
     Canvas canvas;
@@ -277,7 +293,9 @@ void es_generated_image_draw(const EsImageRecipe *recipe, uint64_t seed, uint32_
         paint_stray(recipe, &canvas, &draws, ground);
     }
     int variant = (int)es_random_below(draw_word(&draws), (uint32_t)recipe->n_variants);
-    EsPictogram pictogram = es_pictogram_parse(label, variant);
+    int drawing = es_generated_drawing(recipe, seed, label, variant);
+    EsPictogram pictogram =
+        es_pictogram_parse(drawing / ES_PICTOGRAM_VARIANTS, drawing % ES_PICTOGRAM_VARIANTS);
     pose_pictogram(recipe, &draws, &pictogram);
     float pen = draw_range(&draws, recipe->pen);
     Colour colour =
@@ -380,6 +398,31 @@ static void draw_piece(void *context, int64_t piece, int worker) {
     }
 }
 
+EsStatus es_dataset_draw(EsDataset *dataset, const char *name, const EsImageRecipe *recipe,
+                         uint64_t seed, const int64_t counts[3], EsThreadPool *pool) {
+    int shape[3] = {recipe->n_channels, recipe->size, recipe->size};
+    int n_classes = (int)count_classes(recipe);
+    ES_TRY(es_dataset_allocate(dataset, name, shape, n_classes, counts));
+    EsStatus status = recipe->n_classes > 0
+                          ? ES_STATUS_OK
+                          : es_names_copy(es_pictogram_names, n_classes, &dataset->class_names);
+    if (status != ES_STATUS_OK) {
+        es_dataset_destroy(dataset);
+        return status;
+    }
+    Job job = {dataset, recipe, seed};
+    int64_t n_pieces = (dataset->n_images + PIECE_IMAGES - 1) / PIECE_IMAGES;
+    if (pool != NULL) {
+        es_thread_pool_run(pool, n_pieces, draw_piece, &job);
+    } else {
+        for (int64_t piece = 0; piece < n_pieces; piece++) {
+            draw_piece(&job, piece, 0);
+        }
+    }
+    es_dataset_measure(dataset);
+    return ES_STATUS_OK;
+}
+
 EsStatus es_dataset_generate(EsDataset *dataset, EsGeneratedKind kind,
                              const EsDatasetOptions *options, EsThreadPool *pool) {
     int is_tiny = kind == ES_GENERATED_TINY;
@@ -393,26 +436,7 @@ EsStatus es_dataset_generate(EsDataset *dataset, EsGeneratedKind kind,
         }
         counts[i] = asked[i] > 0 ? asked[i] : counts[i];
     }
-    const EsImageRecipe *recipe = is_tiny ? &es_recipe_tiny : &es_recipe_generated;
-    int shape[3] = {recipe->n_channels, recipe->size, recipe->size};
-    ES_TRY(es_dataset_allocate(dataset, is_tiny ? "tiny" : "generated", shape, ES_PICTOGRAM_CLASSES,
-                               counts));
-    EsStatus status =
-        es_names_copy(es_pictogram_names, ES_PICTOGRAM_CLASSES, &dataset->class_names);
-    if (status != ES_STATUS_OK) {
-        es_dataset_destroy(dataset);
-        return status;
-    }
-
-    Job job = {dataset, recipe, options->seed};
-    int64_t n_pieces = (dataset->n_images + PIECE_IMAGES - 1) / PIECE_IMAGES;
-    if (pool != NULL) {
-        es_thread_pool_run(pool, n_pieces, draw_piece, &job);
-    } else {
-        for (int64_t piece = 0; piece < n_pieces; piece++) {
-            draw_piece(&job, piece, 0);
-        }
-    }
-    es_dataset_measure(dataset);
-    return ES_STATUS_OK;
+    return es_dataset_draw(dataset, is_tiny ? "tiny" : "generated",
+                           is_tiny ? &es_recipe_tiny : &es_recipe_generated, options->seed, counts,
+                           pool);
 }

@@ -11,7 +11,7 @@
 #ifndef ES_DATA_GENERATED_IMAGES_H
 #define ES_DATA_GENERATED_IMAGES_H
 
-#include "base/macros.h"
+#include "data/dataset.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -54,8 +54,10 @@ EsPictogram es_pictogram_parse(int label, int variant);
 // Lengths in pixels, brightness in 0..1; a pair of values is a range drawn from evenly.
 typedef struct EsImageRecipe {
     uint32_t stream; // keeps the recipes' random numbers apart
+    int n_classes;   // 0: the ten of es_pictogram_names, with their own drawings; else all drawings
+                     // are dealt out to so many classes by the seed, n_variants to each
     int n_channels;
-    int size;              // height and width
+    int size;              // height and width, a multiple of 4
     int n_variants;        // drawings in use per class, 1..ES_PICTOGRAM_VARIANTS
     float half_extent[2];  // of the drawing, before rotation
     float aspect;          // width and height are each scaled by 1 - aspect .. 1 + aspect
@@ -73,13 +75,25 @@ typedef struct EsImageRecipe {
 extern const EsImageRecipe es_recipe_tiny;      // 16 x 16 x 1
 extern const EsImageRecipe es_recipe_generated; // 32 x 32 x 3
 
-// The label of image `index`: each run of ten images holds every class once, in a random order.
+#define ES_PICTOGRAM_DRAWINGS (ES_PICTOGRAM_CLASSES * ES_PICTOGRAM_VARIANTS)
+
+// The label of image `index`: each run of as many images as there are classes holds every class
+// once, in a random order.
 uint8_t es_generated_label(const EsImageRecipe *recipe, uint64_t seed, uint32_t split,
                            uint32_t index);
+
+// Drawing `variant` of class `label`, as a number below ES_PICTOGRAM_DRAWINGS: variants of the
+// named classes stand together.
+int es_generated_drawing(const EsImageRecipe *recipe, uint64_t seed, int label, int variant);
 
 // Draw image `index` of class `label` into pixels u8 [n_channels, size, size].
 void es_generated_image_draw(const EsImageRecipe *recipe, uint64_t seed, uint32_t split,
                              uint32_t index, int label, uint8_t *pixels);
+
+// Draws a data set of such images: counts of training, validation and test images, each at least 1
+// and below 2^30. The pool may be NULL; the number of threads changes nothing.
+EsStatus es_dataset_draw(EsDataset *dataset, const char *name, const EsImageRecipe *recipe,
+                         uint64_t seed, const int64_t counts[3], EsThreadPool *pool);
 
 ES_EXTERN_C_END
 

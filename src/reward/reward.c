@@ -62,6 +62,10 @@ void es_reward_destroy(EsReward *reward) {
 EsStatus es_reward_configure(EsReward *reward, int64_t first, int64_t n,
                              const EsRewardSettings *settings) {
     ES_TRY(es_reward_settings_check(settings));
+    if (settings->control > reward->n_envs) {
+        return ES_FAIL(ARGUMENT, "reward: environment %d is no control, there are %lld",
+                       settings->control - 1, (long long)reward->n_envs);
+    }
     if (first < 0 || n < 0 || first > reward->n_envs - n) {
         return ES_FAIL(ARGUMENT, "reward: environments %lld to %lld, there are %lld",
                        (long long)first, (long long)(first + n - 1), (long long)reward->n_envs);
@@ -155,6 +159,10 @@ EsStatus es_reward_settings_check(const EsRewardSettings *settings) {
         return ES_FAIL(CONFIG, "reward: gamma is %g, must be above 0 and at most 1",
                        (double)settings->gamma);
     }
+    if (settings->control < 0) {
+        return ES_FAIL(CONFIG, "reward: control is %d, must be 0 (none) or above",
+                       settings->control);
+    }
     // bounds in the precision of the fields: 0.001 as a float lies above 0.001
 #define X(T, m, kind, name, value, lowest, highest, help)                                          \
     ES_TRY(check_number(#name, (double)settings->name, (double)(ES_REWARD_TYPE_##kind)(lowest),    \
@@ -165,6 +173,6 @@ EsStatus es_reward_settings_check(const EsRewardSettings *settings) {
 }
 
 const char *es_reward_mode_name(int32_t mode) {
-    static const char *const names[ES_N_REWARD_MODES] = {"shaped", "basic", "sparse"};
+    static const char *const names[ES_N_REWARD_MODES] = {"shaped", "basic", "sparse", "budget"};
     return mode >= 0 && mode < ES_N_REWARD_MODES ? names[mode] : "?";
 }

@@ -30,6 +30,7 @@
     X(float, first_accuracy, ES_NOT_MEASURED, "first one measured in the episode")                 \
     X(float, last_accuracy, ES_NOT_MEASURED, "last one measured")                                  \
     X(float, last_committed, ES_NOT_MEASURED, "last accuracy measured with fossils alone")         \
+    X(float, control_accuracy, ES_NOT_MEASURED, "last one measured of the control")                \
     X(int32_t, n_rewards, 0, "rewarded steps of the episode")
 
 // type, name, elements, meaning

@@ -127,6 +127,27 @@ es_reward_step_sparse(const EsRewardRules *rules, const EsRewardStep *step,
     sums->terminal = (double)s->sparse_scale * es_math_clamp(committed / 100 - cost, -1, 1);
 }
 
+// Rewards the gain over the control, a host that only waits in the same episode, both as last
+// measured, before the decision; without a control over the episode's first accuracy:
+//   attribution = curve gain / steps in every step, terminal = terminal gain and
+//   rent = -rent share of the room for seeds in the last one.
+// A host that waits beside its control earns exactly 0.
+static inline ES_HOST_DEVICE void
+es_reward_step_budget(const EsRewardRules *rules, const EsRewardStep *step,
+                      const EsRewardEnv *memory, const EsRewardSeed *latched, EsRewardSums *sums) {
+    const EsRewardSettings *s = rules->settings;
+    float other = s->control > 0 ? memory->control_accuracy : memory->first_accuracy;
+    if (memory->last_accuracy < 0 || other < 0) {
+        return;
+    }
+    double gain = ((double)memory->last_accuracy - (double)other) / 100;
+    sums->attribution = (double)s->budget_curve * gain / rules->growth->episode_steps;
+    if (step->is_last) {
+        sums->terminal = (double)s->budget_terminal * gain;
+        sums->rent = -(double)s->budget_rent * es_reward_budget_share(rules, latched);
+    }
+}
+
 // A rolled-back step has no row of its own: its cost goes to the last valid row before, which it
 // ends. So the potential is closed as seen from that row, and later steps begin at 0.
 static inline ES_HOST_DEVICE void es_reward_step_rollback(const EsRewardRules *rules,
@@ -170,8 +191,10 @@ static inline ES_HOST_DEVICE EsRewardTerms es_reward_step(const EsRewardRules *r
         es_reward_step_shaped(rules, &step, memory, latched, seeds, &sums);
     } else if (rules->settings->mode == ES_REWARD_BASIC) {
         es_reward_step_basic(rules, &step, memory, latched, seeds, &sums);
-    } else {
+    } else if (rules->settings->mode == ES_REWARD_SPARSE) {
         es_reward_step_sparse(rules, &step, memory, latched, &sums);
+    } else {
+        es_reward_step_budget(rules, &step, memory, latched, &sums);
     }
     sums.penalty += (double)rules->growth->governor_prune_penalty * env->n_unrewarded_prunes;
 
@@ -246,6 +269,10 @@ es_reward_view_step(const EsRewardView *view, const EsGrowthState *growth, size_
     EsRewardRules rules = {&view->settings[e], view->growth, view->n_host_parameters};
     EsRewardEnv memory = es_reward_env_load(&view->state, e);
     EsGrowthEnv env = es_growth_env_load(&growth->env, e);
+    int32_t control = rules.settings->control;
+    if (control > 0 && es_reward_is_known(growth->env.accuracy[control - 1])) {
+        memory.control_accuracy = growth->env.accuracy[control - 1];
+    }
     EsRewardTerms terms = es_reward_step(&rules, &memory, latched, &env, seeds);
     es_reward_env_store(&view->state, e, &memory);
     *n_settled = env.n_unrewarded_prunes;

@@ -22,10 +22,11 @@ typedef enum EsRewardMode {
     ES_REWARD_SHAPED, // the worth of seeds, step by step
     ES_REWARD_BASIC,  // little: gain of accuracy, parameters, fossils
     ES_REWARD_SPARSE, // the final result, nothing before
+    ES_REWARD_BUDGET, // what growing gained over a host that waits, less the budget it took
     ES_N_REWARD_MODES
 } EsRewardMode;
 
-#define ES_REWARD_MODE_CHOICES "shaped|basic|sparse"
+#define ES_REWARD_MODE_CHOICES "shaped|basic|sparse|budget"
 
 // kind, name, default, lowest, highest, help; T and m go through to X (see ES_REWARD_CONFIG_KEYS).
 // Potentials are at least 0: else going round a cycle would be rewarded.
@@ -123,7 +124,13 @@ typedef enum EsRewardMode {
     X(T, m, FLOAT, basic_weak, 0.2, 0, 100, "basic: penalty for a fossil that adds too little")    \
     X(T, m, FLOAT, basic_invalid, 0.5, 0, 100,                                                     \
       "basic: penalty for FOSSILIZE at a closed gate or of a harmful seed")                        \
-    X(T, m, FLOAT, sparse_scale, 1, 0, 1000, "sparse: scale of the reward at the end")
+    X(T, m, FLOAT, sparse_scale, 1, 0, 1000, "sparse: scale of the reward at the end")             \
+    X(T, m, FLOAT, budget_terminal, 10, 0, 1000,                                                   \
+      "budget: reward for 100 percent points over the control at the end")                         \
+    X(T, m, FLOAT, budget_curve, 1, 0, 1000,                                                       \
+      "budget: reward for 100 percent points over the control, mean of the episode")               \
+    X(T, m, FLOAT, budget_rent, 0.1, 0, 1000,                                                      \
+      "budget: cost of seeds that fill what the budget leaves beside the host")
 
 #define ES_REWARD_TYPE_INT   int32_t
 #define ES_REWARD_TYPE_FLOAT float
@@ -133,6 +140,8 @@ typedef struct EsRewardSettings {
     // Discount of the learner. No key of its own: the shaping sums to nothing under the learner's
     // discount alone, so the owner of both copies it.
     float gamma;
+    // 1 + the environment that only waits in the same episode; 0: none. Set by the owner, no key.
+    int32_t control;
 #define ES_REWARD_FIELD_(T, m, kind, name, value, lowest, highest, help) ES_REWARD_TYPE_##kind name;
     ES_REWARD_SETTINGS(ES_REWARD_FIELD_, , )
 #undef ES_REWARD_FIELD_
@@ -142,7 +151,7 @@ typedef struct EsRewardSettings {
     , ES_CONFIG_##kind(T, m.name, "reward", #name, #value, lowest, highest, help)
 
 // EsConfigKeys for a member `m` of type EsRewardSettings in a settings struct T. es_config_reset
-// does not know gamma: set it.
+// does not know gamma and control: set them.
 #define ES_REWARD_CONFIG_KEYS(T, m)                                                                \
     ES_CONFIG_CHOICE(T, m.mode, "reward", "mode", "shaped", ES_REWARD_MODE_CHOICES,                \
                      "kind of reward")                                                             \

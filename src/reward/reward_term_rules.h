@@ -287,6 +287,19 @@ static inline ES_HOST_DEVICE double es_reward_budget(const EsRewardRules *rules)
     return budget > 0 ? (double)budget : es_reward_max(5 * (double)rules->n_host_parameters, 1);
 }
 
+// Share of the room for seeds that living ones take, in BUDGET: all of a seed's parameters,
+// whatever its alpha, over what the budget leaves beside the host; without a limit over
+// es_reward_budget.
+static inline ES_HOST_DEVICE double es_reward_budget_share(const EsRewardRules *rules,
+                                                           const EsRewardSeed *seeds) {
+    double most = (double)rules->growth->max_parameters, sum = 0;
+    double room = most > 0 ? most - (double)rules->n_host_parameters : es_reward_budget(rules);
+    for (int32_t i = 0; i < rules->growth->n_slots; i++) {
+        sum += es_stage_in(seeds[i].stage, ES_STAGES_LIVING) ? seeds[i].n_parameters : 0;
+    }
+    return sum / es_reward_max(room, 1);
+}
+
 // shock = sum over slots of (change of alpha)^2 params / host, charged to the step that moved it.
 static inline ES_HOST_DEVICE double
 es_reward_shock(const EsRewardRules *rules, const EsRewardSeed *before, const EsSeed *after) {

@@ -7,7 +7,7 @@
 #ifndef ES_TELEMETRY_EVENT_SCHEMA_H
 #define ES_TELEMETRY_EVENT_SCHEMA_H
 
-#define ES_EVENT_SCHEMA_VERSION 6
+#define ES_EVENT_SCHEMA_VERSION 7
 
 // X(NAME, Name, name, delivery, level, pace, help)
 //   delivery  KEPT: spilled to a file when a sink's queue is full; LOSSY: dropped and counted
@@ -149,7 +149,9 @@
     C(INT, n_steps, "length")                                                                      \
     C(INT, n_germinated, "")                                                                       \
     C(INT, n_pruned, "")                                                                           \
-    C(INT, n_rollbacks, "")
+    C(INT, n_rollbacks, "")                                                                        \
+    C(TEXT, task, "what was drawn for it; missing in a run of one task")                           \
+    C(REAL, control_accuracy, "validation, percent, of the host that waited beside it")
 #define ES_SEED_COLUMNS_(C)                                                                        \
     C(INT, env, "global index")                                                                    \
     C(INT, episode, "id")                                                                          \

@@ -261,3 +261,67 @@ TEST(parking_pays_until_credit_ends) {
     EXPECT_NEAR(play_useful(growth, 0, growth.holding_dwell + 3), 1.5, 0.1);
     EXPECT_NEAR(play_useful(growth, 1, growth.holding_dwell + 3), 6.1, 0.1);
 }
+
+// --- mode budget ---
+
+// Total of an episode of random decisions whose host is `gain` points above its control in every
+// step but the last, and `last_gain` there.
+static double play_budget(uint32_t world, double gain, double last_gain, int *n_germinated) {
+    RewardedCase start = {.world = world};
+    EsGrowthSettings growth = random_growth(&start);
+    RewardedCase c = rewarded_begin(growth);
+    c.world = world;
+    c.draw = start.draw;
+    c.settings.mode = ES_REWARD_BUDGET;
+    c.settings.control = 2;
+    double total = 0;
+    while (c.life.env.step <= growth.episode_steps) {
+        random_measurements(&c);
+        int is_last = c.life.env.step == growth.episode_steps;
+        c.life.env.accuracy = 50;
+        c.memory.control_accuracy = 50 - (float)(is_last ? last_gain : gain);
+        rewarded_decide(&c, random_action(&c));
+        check_finite(&c);
+        total += (double)c.terms.total;
+    }
+    *n_germinated += c.life.env.n_germinated;
+    return total;
+}
+
+// Whatever is germinated, blended, pruned or fossilised: without a gain there is nothing to earn.
+// And a host that is above its control all the way and as far below it at the end has lost.
+TEST(budget_pays_for_nothing_but_the_gain) {
+    int n_germinated = 0, n_won = 0;
+    for (uint32_t world = 0; world < 300; world++) {
+        double idle = play_budget(world, 0, 0, &n_germinated);
+        double passing = play_budget(world, 5, -5, &n_germinated);
+        if (!(idle <= 0) || !(passing < 0)) {
+            ES_TEST_FAIL("world %u: %g for activity, %g for a gain that is lost at the end", world,
+                         idle, passing);
+        }
+        n_won += play_budget(world, 5, 5, &n_germinated) > 0;
+    }
+    EXPECT(n_germinated > 300);
+    EXPECT(n_won > 100); // or the test says nothing; rollbacks and rent take some
+}
+
+// Taking seeds out in the last step does not spare their rent: accuracy and size are those of the
+// network before it.
+TEST(budget_charges_what_was_measured) {
+    RewardedCase start = {.world = 3};
+    EsGrowthSettings growth = random_growth(&start);
+    RewardedCase c = rewarded_begin(growth);
+    c.settings.mode = ES_REWARD_BUDGET;
+    c.settings.control = 2;
+    c.life.settings.max_parameters = 2 * REWARDED_HOST;
+    c.life.env.step = growth.episode_steps;
+    c.life.env.accuracy = c.memory.control_accuracy = 50;
+    c.life.seeds[0].stage = ES_STAGE_HOLDING;
+    c.life.seeds[0].n_parameters = REWARDED_HOST / 2;
+    c.life.seeds[0].age = 1000;
+    c.life.seeds[0].alpha = 1;
+    EsAction prune = es_action_wait();
+    prune.head[ES_HEAD_OP] = ES_GROWTH_OP_PRUNE;
+    rewarded_decide(&c, prune);
+    EXPECT_NEAR(c.terms.rent, -0.05, 1e-7);
+}

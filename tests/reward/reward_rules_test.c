@@ -502,3 +502,32 @@ TEST(nothing_measured_earns_nothing) {
     t.env.accuracy = ES_NOT_MEASURED;
     EXPECT_NEAR(pay(&t).attribution, 0, 0);
 }
+
+TEST(budget_pays_what_growing_gained_over_the_control) {
+    Step t = step_begin(); // accuracy 64
+    t.settings.mode = ES_REWARD_BUDGET;
+    t.settings.control = 2;
+    t.memory.control_accuracy = 60;
+    put_seed(&t, 0, ES_STAGE_FOSSILIZED, 3, 30000);
+    put_seed(&t, 1, ES_STAGE_TRAINING, 3, 20000); // all that lives counts, in full
+    t.latched[0].alpha = 0.5f;
+    t.growth.max_parameters = HOST + 100000;
+    EsRewardTerms r = pay(&t);
+    EXPECT_NEAR(r.attribution, 0.04 / 150, 1e-9);
+    EXPECT_NEAR(r.total, 0.04 / 150, 1e-9);
+    t.env.step = 151;
+    r = pay(&t);
+    EXPECT_NEAR(r.terminal, 0.4, 1e-7);
+    EXPECT_NEAR(r.rent, -0.1 * 0.5, 1e-7);
+    EXPECT_NEAR(r.total, 0.4 - 0.05 + 0.04 / 150, 1e-7);
+    t.growth.max_parameters = 0; // then five hosts
+    EXPECT_NEAR(pay(&t).rent, -0.1 * 0.1, 1e-7);
+    t.growth.max_parameters = HOST; // no room at all: finite
+    EXPECT_NEAR(pay(&t).rent, -0.1 * 50000, 1e-3);
+    // a control that is not measured gives nothing to compare with; without one it is the start
+    t.memory.control_accuracy = ES_NOT_MEASURED;
+    EXPECT_NEAR(pay(&t).total, 0, 0);
+    t.settings.control = 0;
+    t.memory.first_accuracy = 14;
+    EXPECT_NEAR(pay(&t).terminal, 5, 1e-6);
+}

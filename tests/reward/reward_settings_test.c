@@ -26,7 +26,7 @@ TEST(a_configuration_has_the_same_defaults) {
     EsRewardSettings expected = es_reward_settings_default();
     settings.reward.gamma = expected.gamma; // no key
     EXPECT(memcmp(&settings.reward, &expected, sizeof expected) == 0);
-    EXPECT_EQ(ES_COUNT_OF(keys), sizeof expected / 4 - 1);
+    EXPECT_EQ(ES_COUNT_OF(keys), sizeof expected / 4 - 2); // gamma and control
 }
 
 TEST(a_configuration_reads_them) {
@@ -72,9 +72,10 @@ TEST(every_setting_has_its_range_checked) {
 
 TEST(modes_and_discounts_are_checked) {
     EsRewardSettings settings = es_reward_settings_default();
-    settings.mode = 3;
+    settings.mode = 4;
     EXPECT_STATUS(es_reward_settings_check(&settings), CONFIG);
-    EXPECT_TEXT(es_status_detail(), "reward: mode is 3, must be 0 to 2 (shaped|basic|sparse)");
+    EXPECT_TEXT(es_status_detail(),
+                "reward: mode is 4, must be 0 to 3 (shaped|basic|sparse|budget)");
     settings = es_reward_settings_default();
     const float wrong[] = {0, -1, 1.5f, NAN};
     for (size_t i = 0; i < ES_COUNT_OF(wrong); i++) {

@@ -124,9 +124,20 @@ done:
     return status;
 }
 
+// Ends what was begun where the status is a failure.
+static EsStatus conclude(EsStatus status, EsPolicy **policy) {
+    if (status == ES_STATUS_OK) {
+        status = es_policy_begin(*policy, 0);
+    }
+    if (status != ES_STATUS_OK) {
+        es_policy_destroy(*policy);
+        *policy = NULL;
+    }
+    return status;
+}
+
 EsStatus es_policy_create(const EsPolicySpec *spec, const EsPpoSettings *ppo,
                           const EsPolicyContext *context, int64_t n_steps, EsPolicy **policy) {
-    EsStatus status = ES_STATUS_OK;
     *policy = NULL;
     if (n_steps < 1 || spec->n_slots != context->settings->n_slots) {
         return ES_FAIL(ARGUMENT,
@@ -134,14 +145,19 @@ EsStatus es_policy_create(const EsPolicySpec *spec, const EsPpoSettings *ppo,
                        (long long)n_steps, spec->n_slots, context->settings->n_slots);
     }
     ES_TRY(allocate(context, ES_POLICY_LEARNED, policy));
-    ES_TRY_GOTO(es_learned_create(*policy, spec, ppo, n_steps));
-    ES_TRY_GOTO(es_policy_begin(*policy, 0));
-done:
-    if (status != ES_STATUS_OK) {
-        es_policy_destroy(*policy);
-        *policy = NULL;
+    return conclude(es_learned_create(*policy, spec, ppo, n_steps), policy);
+}
+
+EsStatus es_policy_create_actor(const EsPolicy *learner, const EsPolicyContext *context,
+                                int64_t n_steps, EsPolicy **actor) {
+    *actor = NULL;
+    ES_ASSERT(learner->learned.ppo != NULL && n_steps >= 1);
+    if (!es_policy_network_spec(learner->learned.network)->is_set) {
+        return ES_FAIL(ARGUMENT, "policy: version 1 is for the slots of one host; [policy] version "
+                                 "2 acts on others");
     }
-    return status;
+    ES_TRY(allocate(context, ES_POLICY_LEARNED, actor));
+    return conclude(es_learned_create_actor(*actor, learner, n_steps), actor);
 }
 
 void es_policy_destroy(EsPolicy *policy) {
@@ -284,6 +300,7 @@ EsStatus es_learned_open(EsPolicy *policy, const char *path) {
     for (int head = 0; head < ES_N_HEADS; head++) {
         learned->floor[head] = metadata.floor[head];
     }
+    learned->ranges = metadata.ranges;
     if (metadata.spec.is_set) { // the same weights for any number of slots
         metadata.spec.n_slots = context->settings->n_slots;
     }
@@ -293,25 +310,52 @@ EsStatus es_learned_open(EsPolicy *policy, const char *path) {
     return es_policy_file_load(path, learned->network, &learned->features);
 }
 
+static EsRolloutShape rollout_shape(const EsPolicySpec *spec, int64_t n_envs, int64_t n_steps) {
+    return (EsRolloutShape){.n_steps = n_steps,
+                            .n_envs = n_envs,
+                            .n_features = es_policy_spec_observed(spec),
+                            .n_ids = spec->n_slots,
+                            .n_targets = spec->n_slots,
+                            .policy = es_policy_spec_shape(spec)};
+}
+
 EsStatus es_learned_create(EsPolicy *policy, const EsPolicySpec *spec, const EsPpoSettings *ppo,
                            int64_t n_steps) {
     const EsPolicyContext *context = &policy->context;
     EsLearned *learned = &policy->learned;
-    const EsRolloutShape shape = {.n_steps = n_steps,
-                                  .n_envs = context->n_envs,
-                                  .n_features = es_policy_spec_observed(spec),
-                                  .n_ids = spec->n_slots,
-                                  .n_targets = spec->n_slots,
-                                  .policy = es_policy_spec_shape(spec)};
+    const EsRolloutShape shape = rollout_shape(spec, context->n_envs, n_steps);
     for (int head = 0; head < ES_N_HEADS; head++) {
         learned->floor[head] = ppo->head[head].floor;
     }
+    learned->ranges = es_policy_ranges_default();
+    es_policy_ranges_include(&learned->ranges, context->settings);
     ES_TRY(allocate_step(policy, spec, n_steps));
     ES_TRY(es_rollout_create(&shape, &learned->rollout));
     ES_TRY(es_ppo_create(ppo, &shape, &learned->ppo));
     ES_TRY(es_policy_network_create(context->device, spec, context->n_envs, n_steps,
                                     &learned->network));
     return es_policy_network_initialise(learned->network, context->seed);
+}
+
+// The parameters of version 2 are the same for any number of slots, and so is their order.
+EsStatus es_learned_create_actor(EsPolicy *actor, const EsPolicy *learner, int64_t n_steps) {
+    const EsPolicyContext *context = &actor->context;
+    EsLearned *learned = &actor->learned;
+    EsPolicyNetwork *from = learner->learned.network;
+    EsPolicySpec spec = *es_policy_network_spec(from);
+    spec.n_slots = context->settings->n_slots;
+    const EsRolloutShape shape = rollout_shape(&spec, context->n_envs, n_steps);
+    memcpy(learned->floor, learner->learned.floor, sizeof learned->floor);
+    ES_TRY(allocate_step(actor, &spec, n_steps));
+    ES_TRY(es_rollout_create(&shape, &learned->rollout));
+    ES_TRY(es_policy_network_create(context->device, &spec, context->n_envs, 0, &learned->network));
+    const EsTensor *weights = &es_policy_network_store(from)->parameters;
+    const EsTensor *own = &es_policy_network_store(learned->network)->parameters;
+    ES_ASSERT(es_tensor_bytes(weights) == es_tensor_bytes(own));
+    EsStream *stream = es_policy_network_stream(learned->network);
+    ES_TRY(
+        es_stream_copy(stream, own->data, weights->data, es_tensor_bytes(own), ES_COPY_ON_DEVICE));
+    return es_stream_synchronize(stream);
 }
 
 void es_learned_destroy(EsLearned *learned) {
@@ -430,6 +474,10 @@ EsStatus es_learned_decide(EsPolicy *policy, const EsGrowthState *state, const E
     return ES_STATUS_OK;
 }
 
+void es_policy_include_host(EsPolicy *policy, const EsGrowthSettings *settings) {
+    es_policy_ranges_include(&policy->learned.ranges, settings);
+}
+
 EsStatus es_policy_save(const EsPolicy *policy, const char *path) {
     const EsLearned *learned = &policy->learned;
     ES_ASSERT(policy->kind == ES_POLICY_LEARNED);
@@ -437,8 +485,7 @@ EsStatus es_policy_save(const EsPolicy *policy, const char *path) {
     EsPolicyMetadata metadata = {.spec = *spec,
                                  .observation_version = es_policy_spec_version(spec),
                                  .settings = *policy->context.settings,
-                                 .ranges = es_policy_ranges_default()};
-    es_policy_ranges_include(&metadata.ranges, policy->context.settings);
+                                 .ranges = learned->ranges};
     for (int head = 0; head < ES_N_HEADS; head++) {
         metadata.floor[head] = learned->floor[head];
     }

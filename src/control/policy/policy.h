@@ -62,6 +62,13 @@ EsPpoSettings es_policy_ppo_defaults(void);
 // of `n_steps`.
 EsStatus es_policy_create(const EsPolicySpec *spec, const EsPpoSettings *ppo,
                           const EsPolicyContext *context, int64_t n_steps, EsPolicy **policy);
+
+// A policy that acts for one in training on other hosts: slots, settings, environments and the
+// length of episodes are its own, the weights those that the learner has now. Version 2 alone. It
+// keeps its decisions as a policy in training does (es_policy_training_record), and
+// es_policy_training_collect hands them to the learner.
+EsStatus es_policy_create_actor(const EsPolicy *learner, const EsPolicyContext *context,
+                                int64_t n_steps, EsPolicy **actor);
 void es_policy_destroy(EsPolicy *policy); // after the decisions made with it (decision_device.h)
 
 EsPolicyKind es_policy_kind(const EsPolicy *policy);
@@ -102,6 +109,10 @@ const EsActionStats *es_policy_action_stats(const EsPolicy *policy); // [E]
 EsPolicyNetwork *es_policy_network(const EsPolicy *policy);
 
 EsRecurrentHealth es_policy_health(const EsPolicy *policy); // of the last decision
+
+// Widens the ranges of hosts that the file of a policy of version 2 names by one that it is trained
+// on beside those of its context.
+void es_policy_include_host(EsPolicy *policy, const EsGrowthSettings *settings);
 
 // A file for es_policy_open.
 EsStatus es_policy_save(const EsPolicy *policy, const char *path);

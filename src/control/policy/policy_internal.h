@@ -23,11 +23,12 @@ typedef struct EsLearned {
     EsActionStats *action_stats;  // owned                                [E]
 
     // training, else NULL
-    EsPpo *ppo;         // owned
-    EsRollout *rollout; // owned
-    int64_t t;          // the row that is decided or recorded next
-    int is_decided;     // it was decided and waits for its reward
-    int is_elsewhere;   // rows are written on a device (decision_device.h) and come back whole
+    EsPolicyRanges ranges; // of hosts that it was trained on
+    EsPpo *ppo;            // owned; NULL of an actor, which keeps rows for another policy
+    EsRollout *rollout;    // owned
+    int64_t t;             // the row that is decided or recorded next
+    int is_decided;        // it was decided and waits for its reward
+    int is_elsewhere;      // rows are written on a device (decision_device.h) and come back whole
 } EsLearned;
 
 struct EsPolicy {
@@ -53,6 +54,7 @@ EsGrowthEnv es_policy_load(const EsGrowthState *state, int64_t e, EsSeed *seeds)
 EsStatus es_learned_open(EsPolicy *policy, const char *path);
 EsStatus es_learned_create(EsPolicy *policy, const EsPolicySpec *spec, const EsPpoSettings *ppo,
                            int64_t n_steps);
+EsStatus es_learned_create_actor(EsPolicy *actor, const EsPolicy *learner, int64_t n_steps);
 void es_learned_destroy(EsLearned *learned);
 EsStatus es_learned_begin(EsPolicy *policy);
 EsStatus es_learned_decide(EsPolicy *policy, const EsGrowthState *state, const EsActionMasks *masks,

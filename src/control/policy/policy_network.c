@@ -302,7 +302,7 @@ EsStatus es_policy_graph_create(const EsPolicySpec *spec, EsPolicyGraphSize size
     EsValueId *const absent[] = {&p->h_start, &p->c_start, &p->reset,          &p->op,
                                  &p->episode, &p->pass,    &p->d_logits,       &p->d_value,
                                  &p->h,       &p->c,       &p->d_action_value, &p->d_contribution,
-                                 &p->slots,   &p->slot};
+                                 &p->slots,   &p->slot,    &p->share};
     for (size_t i = 0; i < ES_COUNT_OF(absent); i++) {
         *absent[i] = ES_NO_VALUE;
     }

@@ -83,6 +83,7 @@ typedef struct EsPolicyGraph {
     // of version 2, where several operations read the head: one-hot of the variant that was read
     EsValueId variant[ES_N_HEADS]; // [G, T N, V], slot: [G, T N S, V]
     EsValueId slot;                // version 2: one-hot of the slot that was drawn [G, T N, S]
+    EsValueId share;               // version 2: weights of slots in their mean     [G, T N, S]
     EsValueId episode;             // i32 [G], and
     EsValueId pass;                // i32 [1]: key of the dropout's draws
     EsValueId d_logits, d_value, d_action_value, d_contribution; // as the outputs
@@ -162,7 +163,8 @@ typedef struct EsPolicyTraining {
     EsPlan *plan;
     EsOptimiser *optimiser;
     EsStagingTensor features, blueprints, reset, op, episode, pass;
-    EsStagingTensor slots, slot, variant[ES_N_HEADS]; // version 2; variants where there are several
+    EsStagingTensor slots, slot, share;  // version 2
+    EsStagingTensor variant[ES_N_HEADS]; // version 2, where there are several
     EsStagingTensor d_logits, d_value, d_action_value, d_contribution;
     EsStagingTensor logits, value, action_value, contribution;
     EsOutputs outputs; // owned, in the order of the rollout

@@ -50,7 +50,9 @@ static EsSignal build_encodings(EsPolicyGraph *p, const EsPolicySpec *spec) {
     return es_signal_rectify(es_signal_stack(e, "slot", 2, (int64_t[]){K, K}, 1, ES_GAIN_LAYER));
 }
 
-// x = ReLU(LN(W [host; mean of e; maximum of e]))
+// x = ReLU(LN(W [host; mean of e; maximum of e])). Rows of training may come from hosts with fewer
+// slots: those that a row lacks are copies of its first slot, which leave the maximum as it is, and
+// have a weight of 0 in the mean.
 static EsSignal build_core_input(EsPolicyGraph *p, const EsPolicySpec *spec, EsSignal e) {
     EsGraph *graph = p->graph;
     int64_t n_rows = count_rows(p), S = spec->n_slots, K = e.width, F = spec->n_features;
@@ -60,9 +62,14 @@ static EsSignal build_core_input(EsPolicyGraph *p, const EsPolicySpec *spec, EsS
     host = es_signal_linear(host, "host", F, ES_GAIN_LAYER);
     host = es_signal_rectify(es_signal_normalise(host, "host_norm"));
     EsValueId sets = es_graph_reshape(graph, e.value, 3, (int64_t[]){n_rows, S, K});
-    const EsValueId parts[] = {host.value,
-                               es_graph_set_sum(graph, sets, ES_NO_VALUE, 1.0f / (float)S),
-                               es_graph_set_max(graph, sets)};
+    EsValueId mean = ES_NO_VALUE;
+    if (p->size.is_training) {
+        p->share = es_graph_input(graph, "share", ES_DTYPE_F32, 2, (int64_t[]){n_rows, S});
+        mean = es_graph_set_sum(graph, sets, p->share, 1.0f);
+    } else {
+        mean = es_graph_set_sum(graph, sets, ES_NO_VALUE, 1.0f / (float)S);
+    }
+    const EsValueId parts[] = {host.value, mean, es_graph_set_max(graph, sets)};
     EsSignal x = {graph, es_graph_concat(graph, 3, parts), F + 2 * K, 0};
     x = es_signal_linear(x, "feature", spec->n_hidden, ES_GAIN_LAYER);
     return es_signal_rectify(es_signal_normalise(x, "feature_norm"));

@@ -20,6 +20,8 @@
 // as published
 #define ADAM_EPSILON 1e-5f
 
+#define ABSENT (-1) // blueprint of a slot that a row's host lacks
+
 // --- the PPO model: life ---
 
 static int is_on_cuda(const EsPolicyNetwork *network) {
@@ -36,6 +38,13 @@ static EsStatus open_set_staging(EsPolicyNetwork *network, EsPolicyTraining *tra
                                  p->slots));
     ES_TRY(
         es_staging_open_input(&training->slot, network->device, training->plan, p->graph, p->slot));
+    ES_TRY(es_staging_open_input(&training->share, network->device, training->plan, p->graph,
+                                 p->share));
+    float *share = training->share.host;
+    for (int64_t i = 0; i < es_tensor_count(&training->share.tensor); i++) {
+        share[i] = 1.0f / (float)network->spec.n_slots; // every row has all slots
+    }
+    ES_TRY(es_staging_send(&training->share, network->stream));
     for (int head = 0; head < ES_N_HEADS; head++) {
         if (p->variant[head] != ES_NO_VALUE) {
             ES_TRY(es_staging_open_input(&training->variant[head], network->device, training->plan,
@@ -146,6 +155,7 @@ void es_policy_training_destroy(EsPolicyTraining *training) {
     }
     es_staging_close(&training->slots);
     es_staging_close(&training->slot);
+    es_staging_close(&training->share);
     for (int head = 0; head < ES_N_HEADS; head++) {
         es_staging_close(&training->variant[head]);
     }
@@ -274,11 +284,32 @@ static void set_choice(const EsPolicyNetwork *network, int64_t to, int op, int s
     }
 }
 
+// Slots that the row's host lacks (es_policy_training_collect) have no blueprint: theirs becomes
+// that of the first slot, and their weight in the mean 0; those that are there share it.
+static void scatter_shares(const EsPolicyNetwork *network, const EsRollout *rollout) {
+    float *share = network->training->share.host;
+    int32_t *blueprints = network->training->blueprints.host;
+    int S = network->spec.n_slots;
+    for (int64_t row = 0; row < rollout->n_rows; row++) {
+        int64_t to = shard_row(network, row / network->n_envs, row % network->n_envs);
+        int n = 0;
+        for (int s = 0; s < S; s++) {
+            n += rollout->ids[row * S + s] != ABSENT;
+        }
+        for (int s = 0; s < S; s++) {
+            int is_there = rollout->ids[row * S + s] != ABSENT;
+            share[to * S + s] = is_there ? 1.0f / (float)n : 0.0f;
+            blueprints[to * S + s] = rollout->ids[row * S + (is_there ? s : 0)];
+        }
+    }
+}
+
 static EsStatus scatter_choices(const EsPolicyNetwork *network, const EsRollout *rollout) {
     EsPolicyTraining *training = network->training;
     if (!network->spec.is_set) {
         return ES_STATUS_OK;
     }
+    scatter_shares(network, rollout);
     memset(training->slot.host, 0, es_tensor_bytes(&training->slot.tensor));
     for (int head = 0; head < ES_N_HEADS; head++) {
         if (training->variant[head].host != NULL) {
@@ -294,6 +325,7 @@ static EsStatus scatter_choices(const EsPolicyNetwork *network, const EsRollout 
     }
     ES_TRY(es_staging_send(&training->slots, network->stream));
     ES_TRY(es_staging_send(&training->slot, network->stream));
+    ES_TRY(es_staging_send(&training->share, network->stream));
     for (int head = 0; head < ES_N_HEADS; head++) {
         ES_TRY(es_staging_send(&training->variant[head], network->stream));
     }
@@ -460,12 +492,69 @@ static EsStatus bootstrap(EsPolicy *policy, const EsGrowthState *state) {
     return ES_STATUS_OK;
 }
 
+// Copies row `from` of an actor to row `to`. Slots that the actor's host lacks are copies of its
+// first one, without targets; no mask allows them.
+static void collect_row(const EsRollout *rows, int64_t to, const EsRollout *actor, int64_t from) {
+#define X(type, name, count, meaning)                                                              \
+    {                                                                                              \
+        const EsRolloutShape *S = &rows->shape;                                                    \
+        type *into = rows->name + to * (count);                                                    \
+        S = &actor->shape; /* whose count this is from here on */                                  \
+        (void)S;                                                                                   \
+        memcpy(into, actor->name + from * (count), sizeof(type) * (size_t)(count));                \
+    }
+    ES_ROLLOUT_SEEN_COLUMNS(X)
+    ES_ROLLOUT_CHOSEN_COLUMNS(X)
+    ES_ROLLOUT_PAID_COLUMNS(X)
+#undef X
+    float *slots = rows->features + to * rows->shape.n_features + ES_SET_OBSERVATION_HOST;
+    int32_t *ids = rows->ids + to * rows->shape.n_ids;
+    for (int64_t s = actor->shape.n_ids; s < rows->shape.n_ids; s++) {
+        memcpy(slots + s * ES_SET_OBSERVATION_SLOT, slots, sizeof(float) * ES_SET_OBSERVATION_SLOT);
+        ids[s] = ABSENT;
+    }
+}
+
+// Takes a number off the reward of the last row of an environment that counts, if there is one.
+static void lower_last_reward(const EsRollout *rows, int64_t env, double baseline) {
+    for (int64_t t = rows->shape.n_steps - 1; t >= 0; t--) {
+        int64_t row = es_rollout_row(rows, t, env);
+        if (rows->is_valid[row]) {
+            rows->reward[row] -= (float)baseline;
+            return;
+        }
+    }
+}
+
+EsStatus es_policy_training_collect(EsPolicy *learner, EsPolicy *actor, const EsGrowthState *state,
+                                    const double *baseline, int64_t first_env, int64_t n_envs) {
+    EsRollout *rows = learner->learned.rollout, *own = actor->learned.rollout;
+    ES_ASSERT(rows != NULL && own != NULL && !actor->learned.is_decided);
+    ES_ASSERT(es_policy_network_spec(actor->learned.network)->is_set);
+    ES_ASSERT(own->shape.n_steps <= rows->shape.n_steps && own->shape.n_ids <= rows->shape.n_ids);
+    ES_ASSERT(n_envs <= own->shape.n_envs && first_env + n_envs <= rows->shape.n_envs);
+    ES_TRY(bootstrap(actor, state));
+    for (int64_t t = 0; t < actor->learned.t; t++) {
+        for (int64_t e = 0; e < n_envs; e++) {
+            collect_row(rows, es_rollout_row(rows, t, first_env + e), own,
+                        es_rollout_row(own, t, e));
+        }
+    }
+    for (int64_t e = 0; baseline != NULL && e < n_envs; e++) {
+        lower_last_reward(rows, first_env + e, baseline[e]);
+    }
+    learner->learned.t = rows->shape.n_steps;
+    return ES_STATUS_OK;
+}
+
 EsStatus es_policy_training_update(EsPolicy *policy, const EsGrowthState *state,
                                    EsPpoReport *report) {
     EsLearned *learned = &policy->learned;
     ES_ASSERT(learned->rollout != NULL && learned->t > 0 && !learned->is_decided);
     EsPpoModel model = es_policy_training_model(learned->network);
-    ES_TRY(bootstrap(policy, state));
+    if (state != NULL) {
+        ES_TRY(bootstrap(policy, state));
+    }
     ES_TRY(es_ppo_update(learned->ppo, learned->rollout, &model, report));
     if (learned->features.n_features > 0) {
         es_feature_normaliser_merge(&learned->features, learned->rollout->n_rows, learned->raw,

@@ -29,6 +29,14 @@ EsStatus es_policy_training_record(EsPolicy *policy, const EsGrowthState *state,
 EsStatus es_policy_training_update(EsPolicy *policy, const EsGrowthState *state,
                                    EsPpoReport *report);
 
+// Hands rows of an actor (es_policy_create_actor), whose episodes have come to an end in `state`,
+// to the policy that learns from them: its environments 0 .. n_envs become the learner's first_env
+// and following. Between es_policy_begin and the update, in which `state` is then NULL. Episodes
+// may be shorter and hosts may have fewer slots than the learner's rows have room for. `baseline`
+// [n_envs] is taken off the reward of each environment's last row; NULL: nothing.
+EsStatus es_policy_training_collect(EsPolicy *learner, EsPolicy *actor, const EsGrowthState *state,
+                                    const double *baseline, int64_t first_env, int64_t n_envs);
+
 // Everything that training needs to go on after an update: weights, moments, normalisers, counters.
 // Tensors are called "policy.<name of the network's>", moments "policy.moment1.<...>". INPUT names
 // the tensor that is missing, of another shape, or has numbers that training cannot go on with; the

@@ -63,6 +63,9 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
         return ES_FAIL(UNSUPPORTED, "the CPU computes in F32; %s is asked for",
                        es_dtype_name(options->precision));
     }
+    if (es_device_info(device)->kind != ES_DEVICE_CPU && options->is_paired) {
+        return ES_FAIL(UNSUPPORTED, "hosts that share one episode run on the CPU alone");
+    }
     if (options->n_shares < 0 || options->n_shares > INT32_MAX) {
         return ES_FAIL(ARGUMENT, "%lld shares of the training images",
                        (long long)options->n_shares);
@@ -398,7 +401,8 @@ static EsStatus run_to_decision(EsGrowth *growth) {
 static EsStatus reset_on_cpu(EsGrowth *growth, int64_t first_episode) {
     int32_t *episode = growth->episode.data;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
-        episode[e] = growth->episode_ids[e] = (int32_t)(first_episode + e);
+        int64_t id = first_episode + (growth->options.is_paired ? 0 : e);
+        episode[e] = growth->episode_ids[e] = (int32_t)id;
     }
     ES_TRY(es_growth_weights_reset(growth));
     es_lifecycle_reset(&growth->shown.state, &growth->options.settings);
@@ -646,6 +650,20 @@ int64_t es_growth_parameter_count(const EsGrowth *growth, int64_t env) {
         }
     }
     return n;
+}
+
+double es_growth_flops(const EsGrowth *growth, int64_t env) {
+    const EsGrowthState *state = &growth->shown.state;
+    double count = es_host_flops(&growth->model.host);
+    for (int s = 0; s < state->n_slots; s++) {
+        size_t i = (size_t)(env * state->n_slots + s);
+        int blueprint = state->seed.blueprint[i];
+        if (es_stage_in(state->seed.stage[i], ES_STAGES_LIVING) && es_blueprint_exists(blueprint)) {
+            count += es_blueprint_flops((EsBlueprint)blueprint, growth->model.slots[s].n_channels,
+                                        growth->options.settings.slot_side[s]);
+        }
+    }
+    return count;
 }
 
 double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env) {

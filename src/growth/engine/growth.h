@@ -37,6 +37,8 @@ typedef struct EsGrowthOptions {
     EsDtype precision; // of activations: F32; on CUDA also BF16, F16
     int is_tf32;       // CUDA, F32: convolutions multiply in TF32
     int64_t n_shares;  // episodes that divide each pass over the training images; 0 or 1 = none
+    int is_paired;     // CPU: all environments are in the first one's episode: the same initial
+                       // weights, batches and seeds, so that decisions alone tell them apart
     EsCompileMode mode;
     int plan_capacity;
     float host_learning_rate, seed_learning_rate;
@@ -149,7 +151,11 @@ EsStatus es_growth_evaluate(EsGrowth *growth, const EsSplit *split, double *loss
 // Parameters of the host with its living seeds.
 int64_t es_growth_parameter_count(const EsGrowth *growth, int64_t env);
 
-// The same over those of the host alone.
+// Floating-point operations of one image through the host with its living seeds, as es_host_flops
+// has them; gates, which see the means of channels, are left out.
+double es_growth_flops(const EsGrowth *growth, int64_t env);
+
+// Parameters over those of the host alone.
 double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env);
 
 // Estimates the bytes that n_episodes will allocate, with at most `n_seeds` in a host: activations

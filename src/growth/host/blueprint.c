@@ -64,6 +64,18 @@ int64_t es_blueprint_parameter_count(EsBlueprint blueprint, int64_t n_channels) 
     return count;
 }
 
+double es_blueprint_flops(EsBlueprint blueprint, int64_t n_channels, int64_t side) {
+    // ATTEND weighs channels by their means: its layers see one pixel
+    double n_pixels = blueprint == ES_BLUEPRINT_ATTENTION ? 1 : (double)(side * side), count = 0;
+    for (int k = 0; k < es_blueprint_tensor_count((int)blueprint); k++) {
+        EsBlueprintTensor tensor = es_blueprint_tensor((int)n_channels, (int)blueprint, k);
+        if (tensor.kind != ES_TENSOR_VECTOR) {
+            count += 2.0 * tensor.n_in * tensor.n_out * tensor.kernel * tensor.kernel * n_pixels;
+        }
+    }
+    return count;
+}
+
 // A fragment under construction: its graph and the names of its layers.
 typedef struct Fragment {
     EsGraph *graph;

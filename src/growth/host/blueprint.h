@@ -193,6 +193,9 @@ int es_blueprint_group_count(int64_t n_channels);
 // Trainable numbers of a seed on n_channels channels.
 int64_t es_blueprint_parameter_count(EsBlueprint blueprint, int64_t n_channels);
 
+// Floating-point operations of one image on maps of side x side pixels, as es_host_flops has them.
+double es_blueprint_flops(EsBlueprint blueprint, int64_t n_channels, int64_t side);
+
 // Added to the variance of a norm, in seeds of hosts for images and for rows. A row's group is the
 // few units of a layer instead of a map: where they nearly agree, 1e-5 would multiply the rounding
 // errors of all that comes before by hundreds.

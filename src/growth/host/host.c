@@ -157,6 +157,19 @@ int64_t es_host_parameter_count(const EsHostSpec *spec) {
     return count + (n_in + 1) * spec->n_classes;
 }
 
+double es_host_flops(const EsHostSpec *spec) {
+    int64_t n_in = spec->image_channels, side = spec->image_size;
+    double count = 0;
+    for (int i = 0; i < spec->n_blocks; i++) {
+        const EsHostBlock block = es_host_block(spec, i);
+        count +=
+            2.0 * (double)(side * side * n_in * block.n_channels) * block.kernel * block.kernel;
+        n_in = block.n_channels;
+        side = block.has_pool ? side / 2 : side;
+    }
+    return count + 2.0 * (double)(n_in * spec->n_classes);
+}
+
 float es_host_norm_epsilon(const EsHostSpec *spec) {
     return spec->kind == ES_HOST_DENSE ? ES_NORM_EPSILON_ROWS : ES_NORM_EPSILON_IMAGES;
 }

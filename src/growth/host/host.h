@@ -68,6 +68,10 @@ EsStatus es_host_check(const EsHostSpec *spec);
 // Trainable numbers of a host that can be built: convolutions, norms, the linear layer.
 int64_t es_host_parameter_count(const EsHostSpec *spec);
 
+// Floating-point operations of one image through the host: two for each multiplication of a
+// convolution or linear layer; norms, activations and pools are left out.
+double es_host_flops(const EsHostSpec *spec);
+
 // Added to the variance in the norms of this host's seeds, by its kind.
 float es_host_norm_epsilon(const EsHostSpec *spec);
 

@@ -30,36 +30,97 @@ static void release_candidates(EsFitGroup *group) {
     forget_candidates(group);
 }
 
-// The first policy in the folder that was trained for such a host, else the eager one; notes why.
-static EsStatus choose_policy(EsFitGroup *group, const EsPolicyContext *context) {
+// Growth as the policy's file wants it: one of version 2 sees the limit as its budget, and stages
+// advance, and gates open, as in its training. One that was asked for has the limit in any case;
+// others that are chosen do not, neither now nor when candidates are dropped or loaded.
+static void suit_policy(EsFitGroup *group, const char *path, EsGrowthSettings *settings) {
+    EsPolicyMetadata metadata;
+    int32_t limit = (int32_t)ES_MIN(group->options.max_parameters, INT32_MAX);
+    int is_asked = group->options.policy[0] != '\0';
+    if (es_policy_parse_kind(path) != ES_POLICY_LEARNED) {
+        return;
+    }
+    int is_set = es_policy_file_metadata(path, &metadata) == ES_STATUS_OK && metadata.spec.is_set;
+    if (is_asked || is_set) {
+        settings->max_parameters = limit;
+    }
+    if (is_set) {
+        settings->auto_forward = metadata.settings.auto_forward;
+        settings->is_strict = metadata.settings.is_strict;
+    }
+}
+
+// Growth of n candidates and the policy of this name or file.
+static EsStatus open_growth(EsFitGroup *group, int n, const char *name) {
+    EsGrowthOptions growth = group->options.growth;
+    growth.n_envs = n;
+    suit_policy(group, name, &growth.settings);
+    ES_TRY(
+        es_growth_create(&growth, group->options.dataset, group->options.device, &group->growth));
+    const EsPolicyContext context = {.settings = es_growth_settings(group->growth),
+                                     .slots = es_growth_model(group->growth)->slots,
+                                     .device = group->options.cpu,
+                                     .n_envs = n,
+                                     .seed = growth.seed};
+    EsStatus status = es_policy_open(name, &context, &group->policy);
+    if (status != ES_STATUS_OK) {
+        es_growth_destroy(group->growth);
+        group->growth = NULL;
+    }
+    return status;
+}
+
+// Tries a file of the folder; one that does not fit leaves the group without a policy, and a
+// reason.
+static EsStatus try_file(EsFitGroup *group, int n, const char *file) {
+    const char *end = strrchr(file, '.');
+    if (group->policy != NULL || end == NULL || strcmp(end, ".safetensors") != 0) {
+        return ES_STATUS_OK;
+    }
+    snprintf(group->policy_name, sizeof group->policy_name, "%.500s/%.500s",
+             group->options.policy_folder, file);
+    EsStatus status = open_growth(group, n, group->policy_name);
+    if (status == ES_STATUS_MEMORY) {
+        return status;
+    }
+    if (status == ES_STATUS_OK) {
+        snprintf(group->reason, sizeof group->reason, "it was trained for such a host");
+    } else {
+        snprintf(group->reason, sizeof group->reason, "%.100s does not fit: %.380s", file,
+                 es_status_detail());
+    }
+    return ES_STATUS_OK;
+}
+
+// The policy that was asked for or taken before; else the first one in the folder that was trained
+// for such a host, the one for hosts of any kind before the others; else the eager one. Notes why.
+static EsStatus open_policy(EsFitGroup *group, int n) {
+    static const char general[] = "general.safetensors";
     const char *folder = group->options.policy_folder;
     EsFolderEntry *entries = NULL;
-    int n_entries = 0;
+    int n_entries = 0, has_general = 0;
+    if (group->policy_name[0] != '\0') {
+        return open_growth(group, n, group->policy_name);
+    }
     if (folder[0] != '\0' && es_folder_list(folder, &entries, &n_entries) != ES_STATUS_OK) {
         n_entries = 0; // the reason says so
     }
     snprintf(group->reason, sizeof group->reason, "there is no policy in %.400s",
              folder[0] != '\0' ? folder : "ES_POLICY_DIR, nor beside the program");
-    for (int i = 0; i < n_entries && group->policy == NULL; i++) {
-        const char *end = strrchr(entries[i].name, '.');
-        if (end == NULL || strcmp(end, ".safetensors") != 0) {
-            continue;
-        }
-        snprintf(group->policy_name, sizeof group->policy_name, "%.500s/%.500s", folder,
-                 entries[i].name);
-        if (es_policy_open(group->policy_name, context, &group->policy) == ES_STATUS_OK) {
-            snprintf(group->reason, sizeof group->reason, "it was trained for such a host");
-        } else {
-            snprintf(group->reason, sizeof group->reason, "%.100s does not fit: %.380s",
-                     entries[i].name, es_status_detail());
-        }
+    for (int i = 0; i < n_entries; i++) {
+        has_general |= strcmp(entries[i].name, general) == 0;
+    }
+    EsStatus status = has_general ? try_file(group, n, general) : ES_STATUS_OK;
+    for (int i = 0; i < n_entries && status == ES_STATUS_OK; i++) {
+        status = strcmp(entries[i].name, general) == 0 ? ES_STATUS_OK
+                                                       : try_file(group, n, entries[i].name);
     }
     es_release(entries);
-    if (group->policy != NULL) {
-        return ES_STATUS_OK;
+    if (status != ES_STATUS_OK || group->policy != NULL) {
+        return status;
     }
     snprintf(group->policy_name, sizeof group->policy_name, "eager");
-    return es_policy_open(group->policy_name, context, &group->policy);
+    return open_growth(group, n, group->policy_name);
 }
 
 // Growth, policy and buffers for n candidates, whose numbers are copied; n may be 0.
@@ -70,23 +131,7 @@ static EsStatus create_candidates(EsFitGroup *group, const int *candidates, int 
     }
     group->n = n;
     group->options.growth.n_envs = n;
-    // a learned policy that was asked for sees the limit as its budget, and masks keep it; one that
-    // is chosen does not, neither now nor when candidates are dropped or loaded
-    if (group->options.policy[0] != '\0' &&
-        es_policy_parse_kind(group->options.policy) == ES_POLICY_LEARNED) {
-        group->options.growth.settings.max_parameters =
-            (int32_t)ES_MIN(group->options.max_parameters, INT32_MAX);
-    }
-    ES_TRY(es_growth_create(&group->options.growth, group->options.dataset, group->options.device,
-                            &group->growth));
-    const EsPolicyContext context = {.settings = es_growth_settings(group->growth),
-                                     .slots = es_growth_model(group->growth)->slots,
-                                     .device = group->options.cpu,
-                                     .n_envs = n,
-                                     .seed = group->options.growth.seed};
-    ES_TRY(group->policy_name[0] != '\0'
-               ? es_policy_open(group->policy_name, &context, &group->policy)
-               : choose_policy(group, &context));
+    ES_TRY(open_policy(group, n));
     ES_TRY(es_allocate(sizeof *group->candidates * count, (void **)&group->candidates));
     ES_TRY(es_allocate(sizeof *group->loss * count, (void **)&group->loss));
     ES_TRY(es_allocate(sizeof *group->accuracy * count, (void **)&group->accuracy));

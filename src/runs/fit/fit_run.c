@@ -149,7 +149,7 @@ static EsStatus renew_events(EsFitRun *fit, int g) {
     fit->n_watched[g] = group->n;
     if (group->n > 0) {
         EsGrowMoment moment = moment_of(fit, g);
-        ES_TRY(es_grow_events_create(group->growth, &fit->events[g]));
+        ES_TRY(es_grow_events_create(group->growth, group->n, &fit->events[g]));
         es_grow_events_recall(fit->events[g], &moment);
     }
     return ES_STATUS_OK;

@@ -34,6 +34,9 @@ static EsStatus decide(EsEpisodeRunner *runner, EsPolicy *policy) {
     const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     es_reward_latch(runner->reward, state);
     ES_TRY(es_policy_decide(policy, state, es_growth_masks(growth), runner->actions));
+    for (int64_t e = state->n_envs - runner->n_controls; e < state->n_envs; e++) {
+        runner->actions[e] = es_action_wait();
+    }
     ES_TRY(es_growth_decide(growth, runner->actions));
     es_reward_compute(runner->reward, state);
     ES_TRY(es_growth_settle_prunes(growth, es_reward_settled_prunes(runner->reward)));
@@ -227,6 +230,7 @@ EsStatus es_grow_episode_create_reward_and_buffers(EsEpisodeRunner *runner) {
     size_t n_envs = (size_t)runner->settings->n_envs;
     EsRewardSettings reward = runner->settings->reward;
     reward.gamma = runner->settings->ppo.gamma;
+    reward.control = runner->n_controls > 0 ? runner->settings->n_envs : 0;
     runner->backend = &cpu_backend;
     if (es_growth_device(runner->growth) != NULL) {
         runner->backend = &device_backend;
@@ -253,6 +257,24 @@ static EsStatus open_host(EsEpisodeRunner *runner, EsSlot slots[ES_SLOTS_MAX], i
     return open_dataset(runner);
 }
 
+static EsStatus draw_task(EsEpisodeRunner *runner, const EsTask *task, EsSlot slots[ES_SLOTS_MAX],
+                          int *n_slots) {
+    const EsGrowSettings *settings = runner->settings;
+    const int64_t counts[3] = {task->n_images, settings->validation_images,
+                               settings->validation_images};
+    EsThreadPool *pool = NULL;
+    runner->host = task->host;
+    snprintf(runner->task, sizeof runner->task, "%s", task->text);
+    ES_TRY(es_slots_parse(&runner->host, task->slots, slots, n_slots));
+    ES_TRY(es_thread_pool_create(&pool, settings->run.n_threads));
+    EsStatus status =
+        es_dataset_draw(&runner->dataset, "task", &task->images, task->data_seed, counts, pool);
+    es_thread_pool_destroy(pool);
+    ES_TRY(status);
+    es_dataset_fingerprint(&runner->dataset, runner->data_hash);
+    return ES_STATUS_OK;
+}
+
 // Those of the model, whose host has taken on the sizes of the data; or `host`, with one slot,
 // because growth needs some.
 static EsStatus borrow_host(EsEpisodeRunner *runner, const EsEpisodeRunner *model,
@@ -271,13 +293,21 @@ static EsStatus borrow_host(EsEpisodeRunner *runner, const EsEpisodeRunner *mode
     return es_slots_parse(&runner->host, all[0].name, slots, n_slots);
 }
 
-static EsStatus create_parts(EsEpisodeRunner *runner, const EsEpisodeRunner *model,
-                             const EsHostSpec *host) {
+// Source of host, slots and data: one of the first two, or the settings.
+typedef struct Origin {
+    const EsTask *task;
+    const EsEpisodeRunner *model;
+    const EsHostSpec *host; // instead of the model's; nullable
+} Origin;
+
+static EsStatus create_parts(EsEpisodeRunner *runner, const Origin *origin) {
+    const EsEpisodeRunner *model = origin->model;
     const EsGrowSettings *settings = runner->settings;
     EsSlot slots[ES_SLOTS_MAX];
     int n_slots = 0;
-    ES_TRY(model != NULL ? borrow_host(runner, model, host, slots, &n_slots)
-                         : open_host(runner, slots, &n_slots));
+    ES_TRY(origin->task != NULL ? draw_task(runner, origin->task, slots, &n_slots)
+           : model != NULL      ? borrow_host(runner, model, origin->host, slots, &n_slots)
+                                : open_host(runner, slots, &n_slots));
     EsGrowthOptions options =
         growth_options(settings, &runner->host, slots, n_slots,
                        ES_MIN(settings->validation_images, runner->dataset.validation.count));
@@ -285,6 +315,7 @@ static EsStatus create_parts(EsEpisodeRunner *runner, const EsEpisodeRunner *mod
     // an episode sees the same images for any number of hosts
     int n_shares = model != NULL ? model->settings->n_envs : settings->n_envs;
     options.n_shares = settings->data_split == 1 ? n_shares : 1;
+    options.is_paired = runner->n_controls > 0;
     size_t before = es_allocation_held();
     ES_TRY(es_growth_create(&options, &runner->dataset, runner->device, &runner->growth));
     ES_TRY(es_grow_episode_create_reward_and_buffers(runner));
@@ -292,11 +323,10 @@ static EsStatus create_parts(EsEpisodeRunner *runner, const EsEpisodeRunner *mod
     return ES_STATUS_OK;
 }
 
-// `model` and `host` are nullable.
-static EsStatus create_runner(const EsEpisodeRunner *model, const EsGrowSettings *settings,
-                              const EsHostSpec *host, EsDevice *device, EsEpisodeRunner *runner) {
-    *runner = (EsEpisodeRunner){.settings = settings, .device = device};
-    EsStatus status = create_parts(runner, model, host);
+static EsStatus create_runner(const Origin *origin, const EsGrowSettings *settings, int n_controls,
+                              EsDevice *device, EsEpisodeRunner *runner) {
+    *runner = (EsEpisodeRunner){.settings = settings, .device = device, .n_controls = n_controls};
+    EsStatus status = create_parts(runner, origin);
     if (status != ES_STATUS_OK) {
         es_grow_episode_destroy(runner);
     }
@@ -305,17 +335,23 @@ static EsStatus create_runner(const EsEpisodeRunner *model, const EsGrowSettings
 
 EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowSettings *settings,
                                      EsEpisodeRunner *runner) {
-    return create_runner(model, settings, NULL, model->device, runner);
+    return create_runner(&(Origin){.model = model}, settings, 0, model->device, runner);
 }
 
 EsStatus es_grow_episode_create_static(const EsEpisodeRunner *model, const EsHostSpec *host,
                                        EsEpisodeRunner *runner) {
-    return create_runner(model, model->settings, host, model->device, runner);
+    return create_runner(&(Origin){.model = model, .host = host}, model->settings, 0, model->device,
+                         runner);
+}
+
+EsStatus es_grow_episode_create_task(const EsGrowSettings *settings, const EsTask *task,
+                                     int n_controls, EsDevice *device, EsEpisodeRunner *runner) {
+    return create_runner(&(Origin){.task = task}, settings, n_controls, device, runner);
 }
 
 EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsDevice *device,
                                 EsEpisodeRunner *runner) {
-    ES_TRY(create_runner(NULL, settings, NULL, device, runner));
+    ES_TRY(create_runner(&(Origin){.task = NULL}, settings, 0, device, runner));
     warn_of_short_episodes(es_growth_settings(runner->growth));
     return ES_STATUS_OK;
 }
@@ -352,13 +388,21 @@ EsStatus es_grow_episode_open_policy(const EsEpisodeRunner *runner, const char *
     return es_policy_open(text, &context, policy);
 }
 
-EsStatus es_grow_episode_create_policy(const EsEpisodeRunner *runner, EsPolicy **policy) {
+EsStatus es_grow_episode_create_policy(const EsEpisodeRunner *runner, int64_t n_envs,
+                                       EsPolicy **policy) {
     EsPolicyContext context = policy_context(runner);
     EsPpoSettings ppo = es_grow_settings_ppo(runner->settings);
     EsPolicySpec spec;
+    context.n_envs = n_envs;
     ES_TRY(es_grow_settings_spec(runner->settings, context.settings->n_slots,
                                  es_growth_model(runner->growth)->layout.n_host_weights, &spec));
     return es_policy_create(&spec, &ppo, &context, context.settings->episode_steps, policy);
+}
+
+EsStatus es_grow_episode_create_actor(const EsEpisodeRunner *runner, const EsPolicy *learner,
+                                      EsPolicy **policy) {
+    EsPolicyContext context = policy_context(runner);
+    return es_policy_create_actor(learner, &context, context.settings->episode_steps, policy);
 }
 
 void es_grow_episode_destroy_policy(EsEpisodeRunner *runner, EsPolicy *policy) {

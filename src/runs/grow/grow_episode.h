@@ -23,18 +23,20 @@ typedef struct EsEpisodeRunner {
     EsHostSpec host;                 // owned where it comes from a file
     EsDataset dataset;               // owned, or borrowed where the next says so
     int has_borrowed_dataset;
-    EsDevice *device;            // borrowed: of growth and of policy networks
-    EsGrowth *growth;            // owned
-    EsReward *reward;            // owned
-    EsAction *actions;           // owned [E]: of the last decision
-    float *rewards;              // owned [E]: rewards of the last decision
-    double *parameter_ratio;     // owned [E]: of the networks as last measured; 1 = no growth
-    void *report;                // borrowed: where decisions on a GPU report; NULL on the CPU
-    EsDecisionDevice *decision;  // owned: on a GPU, of the policy whose episode began last
-    EsEvent *decision_events[2]; // owned: begin and end of a decision on a GPU; NULL on the CPU
-    EsDecisionReplays replays;   // on a GPU: of the policy whose episode was the last to end
-    double decide_ms;            // of the last decision: policy, rules, reward
-    size_t hosts_bytes;          // that creating growth and reward allocated
+    int n_controls;                // the last one of the environments only waits; 0: none does
+    char task[ES_TASK_TEXT_BYTES]; // what was drawn for it; "" where nothing was
+    EsDevice *device;              // borrowed: of growth and of policy networks
+    EsGrowth *growth;              // owned
+    EsReward *reward;              // owned
+    EsAction *actions;             // owned [E]: of the last decision
+    float *rewards;                // owned [E]: rewards of the last decision
+    double *parameter_ratio;       // owned [E]: of the networks as last measured; 1 = no growth
+    void *report;                  // borrowed: where decisions on a GPU report; NULL on the CPU
+    EsDecisionDevice *decision;    // owned: on a GPU, of the policy whose episode began last
+    EsEvent *decision_events[2];   // owned: begin and end of a decision on a GPU; NULL on the CPU
+    EsDecisionReplays replays;     // on a GPU: of the policy whose episode was the last to end
+    double decide_ms;              // of the last decision: policy, rules, reward
+    size_t hosts_bytes;            // that creating growth and reward allocated
     char data_hash[ES_SHA256_TEXT_BYTES];
 } EsEpisodeRunner;
 
@@ -46,6 +48,12 @@ EsStatus es_grow_episode_open_device(const EsGrowSettings *settings, EsDevice **
 // created.
 EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsDevice *device,
                                 EsEpisodeRunner *runner);
+
+// The same for a task and its settings (es_grow_settings_of_task), which are borrowed; the task is
+// not kept. With n_controls 1 all environments are in the first one's episode, and the last of them
+// only waits: rewards of mode budget are measured against it.
+EsStatus es_grow_episode_create_task(const EsGrowSettings *settings, const EsTask *task,
+                                     int n_controls, EsDevice *device, EsEpisodeRunner *runner);
 
 // Creates the parts around the growth, settings and device that a runner has: reward, actions, and
 // on a GPU room for the decision. es_grow_episode_create calls it.
@@ -65,8 +73,13 @@ void es_grow_episode_destroy(EsEpisodeRunner *runner);
 EsStatus es_grow_episode_open_policy(const EsEpisodeRunner *runner, const char *text,
                                      EsPolicy **policy);
 
-// The policy that this run trains, with fresh weights.
-EsStatus es_grow_episode_create_policy(const EsEpisodeRunner *runner, EsPolicy **policy);
+// The policy that this run trains, with fresh weights, for n_envs environments.
+EsStatus es_grow_episode_create_policy(const EsEpisodeRunner *runner, int64_t n_envs,
+                                       EsPolicy **policy);
+
+// A policy that acts here for the one that is trained (es_policy_create_actor).
+EsStatus es_grow_episode_create_actor(const EsEpisodeRunner *runner, const EsPolicy *learner,
+                                      EsPolicy **policy);
 
 // Destroys a policy whose episodes were run here, and the decision that was made with it.
 void es_grow_episode_destroy_policy(EsEpisodeRunner *runner, EsPolicy *policy);

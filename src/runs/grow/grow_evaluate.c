@@ -70,11 +70,15 @@ typedef struct Contest {
     EsGrowEvaluation *evaluation; // borrowed
     EsPolicy *policies[ES_GROW_VARIANTS_MAX];
     EsFitTopology *finals; // owned [n_episodes]: of the first variant's networks; NULL: unwanted
+    const char *text;      // borrowed: name or file of the first variant's policy
     int64_t start_ns;
+    // episodes [first, end) are run by `runner`: all of them, or a group with one task
+    int64_t first, end;
     // of the episodes at hand
     EsEpisodeRunner *running;
-    EsFitTopology *taken; // [E]: gets those of their last networks; NULL: unwanted
-    int64_t n_counted;    // hosts whose episodes count, at most E
+    EsFitTopology *taken;    // [E]: gets those of their last networks; NULL: unwanted
+    EsGrowOutcome *outcomes; // [E]: of them
+    int64_t n_counted;       // hosts whose episodes count, at most E
 } Contest;
 
 static void close_variants(Contest *contest) {
@@ -171,6 +175,8 @@ static EsStatus open_rivals(Contest *contest) {
 static EsStatus create_evaluation(const EsGrowSettings *settings, EsGrowEvaluation **evaluation) {
     ES_TRY(es_allocate(sizeof **evaluation, (void **)evaluation));
     (*evaluation)->n_episodes = es_grow_settings_evaluated(settings);
+    (*evaluation)->group_size =
+        settings->tasks.n_groups > 0 ? es_grow_settings_group_envs(settings) : 1;
     (*evaluation)->is_greedy = settings->is_greedy;
     (*evaluation)->n_rounds = settings->run.n_rounds;
     return ES_STATUS_OK;
@@ -205,6 +211,22 @@ static EsStatus take_topology(const EsGrowth *growth, int64_t env, EsFitTopology
     return es_fit_topology_of(topology, &spec, model->slots, model->n_slots);
 }
 
+// Adds the work of the step that was measured, and checks the budget.
+static void count_step(const Contest *contest) {
+    const EsGrowth *growth = contest->running->growth;
+    const EsGrowthOptions *options = es_growth_options(growth);
+    double n_images = (double)(options->batch * options->step_batches);
+    int64_t most = options->settings.max_parameters;
+    for (int64_t e = 0; e < contest->n_counted; e++) {
+        double *measure = contest->outcomes[e].measure, flops = es_growth_flops(growth, e);
+        int64_t n_parameters = es_growth_parameter_count(growth, e);
+        measure[ES_MEASURE_PARAMETERS] = (double)n_parameters;
+        measure[ES_MEASURE_FLOPS] = flops;
+        measure[ES_MEASURE_TRAINING_FLOPS] += 3 * flops * n_images;
+        measure[ES_MEASURE_OVER_BUDGET] += most > 0 && n_parameters > most;
+    }
+}
+
 // The network that is tested is the one that was validated last: before the last decision, which
 // may prune, blend or set back.
 static EsStatus watch_measured(void *context, int64_t step) {
@@ -213,6 +235,7 @@ static EsStatus watch_measured(void *context, int64_t step) {
     if (es_stop_signal_time_ns() != 0) {
         return ES_FAIL(INTERRUPTED, "the comparison was dropped");
     }
+    count_step(contest);
     if (step + 1 < es_growth_settings(growth)->episode_steps) {
         return ES_STATUS_OK;
     }
@@ -267,14 +290,15 @@ static EsStatus run_episodes(Contest *contest, EsEpisodeRunner *runner, EsPolicy
                              const EsFitTopology *planted, int a) {
     EsGrowVariant *variant = &contest->evaluation->variants[a];
     EsGrowWatch watch = {contest, watch_measured, watch_decided};
-    int64_t n_envs = runner->settings->n_envs, n_all = contest->evaluation->n_episodes;
+    int64_t n_envs = runner->settings->n_envs;
     EsGrowBaseline baseline = a > 0 ? es_grow_baseline_parse(variant->name) : ES_BASELINE_NONE;
-    es_release(variant->outcomes); // of a try that the device refused
-    ES_TRY(es_allocate(sizeof *variant->outcomes * (size_t)n_all, (void **)&variant->outcomes));
     contest->running = runner;
-    for (int64_t first = 0; first < n_all; first += n_envs) {
+    memset(variant->outcomes + contest->first, 0, // of a try that the device refused
+           sizeof *variant->outcomes * (size_t)(contest->end - contest->first));
+    for (int64_t first = contest->first; first < contest->end; first += n_envs) {
         int64_t episode = ES_HELD_OUT_EPISODE + first;
-        contest->n_counted = ES_MIN(n_envs, n_all - first);
+        contest->n_counted = ES_MIN(n_envs, contest->end - first);
+        contest->outcomes = variant->outcomes + first;
         contest->taken = a == 0 && contest->finals != NULL ? contest->finals + first : NULL;
         ES_TRY(planted != NULL
                    ? es_grow_episode_run_planted(runner, policy, episode, planted + first,
@@ -288,13 +312,13 @@ static EsStatus run_episodes(Contest *contest, EsEpisodeRunner *runner, EsPolicy
 
 // --- baselines ---
 
-// Parameters of the first variant's networks, mean over the episodes.
+// Parameters of the first variant's networks, mean over the runner's episodes.
 static int64_t find_final_size(const Contest *contest) {
     const EsGrowVariant *first = &contest->evaluation->variants[0];
     const EsGrowthModel *model = es_growth_model(contest->runner->growth);
     double ignored,
-        ratio = es_mean(&first->outcomes[0].measure[ES_MEASURE_PARAMETER_RATIO],
-                        contest->evaluation->n_episodes, sizeof *first->outcomes, &ignored);
+        ratio = es_mean(&first->outcomes[contest->first].measure[ES_MEASURE_PARAMETER_RATIO],
+                        contest->end - contest->first, sizeof *first->outcomes, &ignored);
     return (int64_t)(ratio * (double)model->layout.n_host_weights + 0.5);
 }
 
@@ -335,7 +359,7 @@ static EsStatus run_drawn(Contest *contest, int64_t n_parameters, int a) {
     int64_t n = contest->evaluation->n_episodes;
     EsFitTopology *drawn = NULL;
     ES_TRY(es_allocate(sizeof *drawn * (size_t)n, (void **)&drawn));
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = contest->first; i < contest->end; i++) {
         es_fit_topology_draw(&drawn[i], &contest->runner->host, model->slots, model->n_slots,
                              n_parameters, (uint64_t)contest->runner->settings->run.seed,
                              (uint32_t)i);
@@ -345,11 +369,9 @@ static EsStatus run_drawn(Contest *contest, int64_t n_parameters, int a) {
     return status;
 }
 
-static EsStatus run_variant(Contest *contest, int a) {
+// The baseline of variant a in the episodes of the runner at hand.
+static EsStatus run_baseline(Contest *contest, int a) {
     EsEpisodeRunner *runner = contest->runner;
-    if (contest->policies[a] != NULL) {
-        return run_episodes(contest, runner, contest->policies[a], NULL, a);
-    }
     int64_t n_parameters = find_final_size(contest);
     // hosts come in a few sizes: a tenth more, so that the nearest is rarely the host itself
     int64_t n_static = n_parameters + n_parameters / 10;
@@ -370,11 +392,64 @@ static EsStatus run_variant(Contest *contest, int a) {
     }
 }
 
+// One group of held-out episodes: the hosts and data of its task, and a policy opened for them.
+static EsStatus run_task(Contest *contest, int a, const EsGrowSettings *settings) {
+    EsEpisodeRunner *whole = contest->runner, runner;
+    EsPolicy *policy = NULL;
+    EsTask task;
+    es_task_draw(&settings->tasks, (uint64_t)settings->run.seed,
+                 ES_HELD_OUT_EPISODE + contest->first, &task);
+    EsGrowSettings own =
+        es_grow_settings_of_task(settings, &task, (int)(contest->end - contest->first));
+    ES_TRY(es_grow_episode_create_task(&own, &task, 0, whole->device, &runner));
+    contest->runner = &runner;
+    EsStatus status = ES_STATUS_OK;
+    if (contest->policies[a] == NULL) {
+        status = run_baseline(contest, a);
+        goto done;
+    }
+    ES_TRY_GOTO(es_grow_episode_open_policy(
+        &runner, a == 0 ? contest->text : contest->evaluation->variants[a].name, &policy));
+    if (es_policy_kind(policy) == ES_POLICY_LEARNED) {
+        es_policy_set_greedy(policy, contest->evaluation->is_greedy);
+    }
+    status = run_episodes(contest, &runner, policy, NULL, a);
+done:
+    es_grow_episode_destroy_policy(&runner, policy);
+    es_grow_episode_destroy(&runner);
+    contest->runner = whole;
+    return status;
+}
+
+static EsStatus run_variant(Contest *contest, int a) {
+    EsGrowEvaluation *evaluation = contest->evaluation;
+    EsGrowVariant *variant = &evaluation->variants[a];
+    const EsGrowSettings *settings = contest->runner->settings;
+    int64_t n = evaluation->n_episodes;
+    ES_TRY(es_allocate(sizeof *variant->outcomes * (size_t)n, (void **)&variant->outcomes));
+    if (settings->tasks.n_groups == 0) {
+        contest->first = 0;
+        contest->end = n;
+        return contest->policies[a] != NULL
+                   ? run_episodes(contest, contest->runner, contest->policies[a], NULL, a)
+                   : run_baseline(contest, a);
+    }
+    for (int64_t first = 0; first < n; first += evaluation->group_size) {
+        contest->first = first;
+        contest->end = first + evaluation->group_size;
+        ES_TRY(run_task(contest, a, settings));
+    }
+    return ES_STATUS_OK;
+}
+
 // --- earlier results ---
 
 const char *es_grow_evaluation_difference(const EsGrowEvaluation *a, const EsGrowEvaluation *b) {
     if (a->n_episodes != b->n_episodes) {
         return "the number of held-out episodes";
+    }
+    if (a->group_size != b->group_size) {
+        return "the number of episodes with one task";
     }
     if (a->is_greedy != b->is_greedy) {
         return "whether learned policies draw";
@@ -426,7 +501,8 @@ static EsStatus take_saved(Contest *contest, const char *path, int *is_whole) {
     }
     EsGrowEvaluation *evaluation = contest->evaluation;
     *is_whole = is_same(saved, evaluation);
-    if (saved->n_episodes == evaluation->n_episodes && saved->is_greedy == evaluation->is_greedy) {
+    if (saved->n_episodes == evaluation->n_episodes && saved->is_greedy == evaluation->is_greedy &&
+        saved->group_size == evaluation->group_size) {
         for (int a = 0; a < evaluation->n_variants; a++) {
             take_variant(saved, &evaluation->variants[a]);
         }
@@ -437,34 +513,43 @@ static EsStatus take_saved(Contest *contest, const char *path, int *is_whole) {
 
 // --- the comparison ---
 
+// Mean of measure m over each group of episodes, of a variant or of the difference of two.
+static void average_groups(const EsGrowEvaluation *evaluation, const EsGrowOutcome *outcomes,
+                           const EsGrowOutcome *taken_off, EsGrowMeasure m, double *means) {
+    int64_t n = evaluation->group_size;
+    for (int64_t g = 0; g < evaluation->n_episodes / n; g++) {
+        double sum = 0;
+        for (int64_t i = g * n; i < (g + 1) * n; i++) {
+            sum += outcomes[i].measure[m] - (taken_off != NULL ? taken_off[i].measure[m] : 0);
+        }
+        means[g] = sum / (double)n;
+    }
+}
+
 static EsStatus compare_variant(EsGrowEvaluation *evaluation, int a, EsGrowMeasure m, uint64_t seed,
-                                double *differences) {
+                                double *means) {
     const EsGrowOutcome *first = evaluation->variants[0].outcomes;
     EsGrowVariant *variant = &evaluation->variants[a];
-    int64_t n = evaluation->n_episodes;
+    int64_t n = evaluation->n_episodes / evaluation->group_size;
     uint32_t number = (uint32_t)m; // not the variant: equal outcomes have equal intervals
-    for (int64_t i = 0; i < n; i++) {
-        differences[i] = first[i].measure[m] - variant->outcomes[i].measure[m];
-    }
-    ES_TRY(es_bootstrap_mean(&variant->outcomes[0].measure[m], n, sizeof *variant->outcomes, seed,
-                             number, &variant->mean[m]));
-    return es_bootstrap_mean(differences, n, sizeof *differences, seed, number,
-                             &variant->difference[m]);
+    average_groups(evaluation, variant->outcomes, NULL, m, means);
+    ES_TRY(es_bootstrap_mean(means, n, sizeof *means, seed, number, &variant->mean[m]));
+    average_groups(evaluation, first, variant->outcomes, m, means);
+    return es_bootstrap_mean(means, n, sizeof *means, seed, number, &variant->difference[m]);
 }
 
 EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed) {
-    double *differences = NULL;
-    ES_ASSERT(evaluation->variants[0].outcomes != NULL);
-    ES_TRY(
-        es_allocate(sizeof *differences * (size_t)evaluation->n_episodes, (void **)&differences));
+    double *means = NULL;
+    ES_ASSERT(evaluation->variants[0].outcomes != NULL && evaluation->group_size >= 1);
+    ES_TRY(es_allocate(sizeof *means * (size_t)evaluation->n_episodes, (void **)&means));
     EsStatus status = ES_STATUS_OK;
     for (int a = 0; a < evaluation->n_variants && status == ES_STATUS_OK; a++) {
         int n_measures = evaluation->variants[a].outcomes != NULL ? ES_N_MEASURES : 0;
         for (int m = 0; m < n_measures && status == ES_STATUS_OK; m++) {
-            status = compare_variant(evaluation, a, (EsGrowMeasure)m, seed, differences);
+            status = compare_variant(evaluation, a, (EsGrowMeasure)m, seed, means);
         }
     }
-    es_release(differences);
+    es_release(means);
     return status;
 }
 
@@ -483,9 +568,20 @@ void es_grow_evaluation_order(const double *means, int n, int *order) {
 static EsStatus emit_outcomes(const Contest *contest) {
     const EsGrowEvaluation *evaluation = contest->evaluation;
     EsEventTime time = {.round = evaluation->n_rounds + 1, .step = -1};
-    int64_t n = evaluation->n_episodes, n_envs = contest->runner->settings->n_envs;
+    const EsGrowSettings *settings = contest->runner->settings;
+    int64_t n = evaluation->n_episodes, n_group = evaluation->group_size;
+    int64_t n_envs = n_group > 1 ? n_group : settings->n_envs;
     EsEpisodeOutcomeEvent *rows = NULL;
+    EsTask *tasks = NULL; // of the groups
+    EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate(sizeof *rows * (size_t)n, (void **)&rows));
+    if (settings->tasks.n_groups > 0) {
+        ES_TRY_GOTO(es_allocate(sizeof *tasks * (size_t)(n / n_group), (void **)&tasks));
+    }
+    for (int64_t g = 0; tasks != NULL && g < n / n_group; g++) {
+        es_task_draw(&settings->tasks, (uint64_t)settings->run.seed,
+                     ES_HELD_OUT_EPISODE + g * n_group, &tasks[g]);
+    }
     for (int a = 0; a < evaluation->n_variants; a++) {
         for (int64_t i = 0; i < n; i++) {
             const double *measure = evaluation->variants[a].outcomes[i].measure;
@@ -501,15 +597,21 @@ static EsStatus emit_outcomes(const Contest *contest) {
                 .n_contributing = ES_MISSING_INT,
                 .reward = measure[ES_MEASURE_REWARD],
                 .stability = es_missing_real(),
-                .n_steps = es_growth_settings(contest->runner->growth)->episode_steps,
+                .n_steps = tasks != NULL
+                               ? tasks[i / n_group].n_steps
+                               : es_growth_settings(contest->runner->growth)->episode_steps,
                 .n_germinated = ES_MISSING_INT,
                 .n_pruned = ES_MISSING_INT,
-                .n_rollbacks = (int64_t)measure[ES_MEASURE_ROLLBACKS]};
+                .n_rollbacks = (int64_t)measure[ES_MEASURE_ROLLBACKS],
+                .task = tasks != NULL ? tasks[i / n_group].text : NULL,
+                .control_accuracy = es_missing_real()};
         }
         es_emit_episode_outcome(es_run_hub(contest->run), time, rows, n);
     }
+done:
+    es_release(tasks);
     es_release(rows);
-    return ES_STATUS_OK;
+    return status;
 }
 
 // Makes room for the topologies of the first variant where "scratch" is still to run. The file of
@@ -585,7 +687,7 @@ static EsStatus hold_contest(Contest *contest, const char *name, const char *tex
 
 EsStatus es_grow_evaluate(EsEpisodeRunner *runner, const char *name, const char *text, EsRun *run,
                           EsGrowEvaluation **evaluation) {
-    Contest contest = {.runner = runner, .run = run, .start_ns = es_clock_ns()};
+    Contest contest = {.runner = runner, .run = run, .text = text, .start_ns = es_clock_ns()};
     *evaluation = NULL;
     ES_TRY(create_evaluation(runner->settings, &contest.evaluation));
     EsStatus status = hold_contest(&contest, name, text);
@@ -657,9 +759,10 @@ json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation) {
         json_decref(variants);
         return NULL;
     }
-    return json_pack("{s:I, s:I, s:b, s:o}", "n_episodes", (json_int_t)evaluation->n_episodes,
-                     "rounds", (json_int_t)evaluation->n_rounds, "greedy", evaluation->is_greedy,
-                     "arms", variants);
+    return json_pack("{s:I, s:I, s:I, s:b, s:o}", "n_episodes", (json_int_t)evaluation->n_episodes,
+                     "task_episodes", (json_int_t)evaluation->group_size, "rounds",
+                     (json_int_t)evaluation->n_rounds, "greedy", evaluation->is_greedy, "arms",
+                     variants);
 }
 
 EsStatus es_grow_evaluation_save(const EsGrowEvaluation *evaluation, const char *path) {
@@ -695,6 +798,12 @@ static EsStatus load_outcomes(const json_t *episodes, int64_t n, EsGrowVariant *
     for (int m = 0; m < ES_N_MEASURES; m++) {
         const char *name = es_grow_measure_name((EsGrowMeasure)m);
         const json_t *values = json_object_get(episodes, name);
+        if (values == NULL && m >= ES_MEASURE_PARAMETERS) { // files of earlier versions lack these
+            for (int64_t i = 0; i < n; i++) {
+                variant->outcomes[i].measure[m] = NAN;
+            }
+            continue;
+        }
         if (!json_is_array(values) || (int64_t)json_array_size(values) != n) {
             return ES_FAIL(INPUT, "%s: \"%s\" of policy \"%.100s\" is not a list of %lld numbers",
                            path, name, variant->name, (long long)n);
@@ -719,7 +828,13 @@ static EsStatus load_variants(const json_t *root, EsGrowEvaluation *evaluation, 
         n_variants > ES_GROW_VARIANTS_MAX) {
         return ES_FAIL(INPUT, "%s is not a comparison of policies", path);
     }
+    const json_t *group = json_object_get(root, "task_episodes"); // earlier versions had no tasks
     evaluation->n_episodes = n_episodes;
+    evaluation->group_size = group != NULL ? json_integer_value(group) : 1;
+    if (evaluation->group_size < 1 || n_episodes % evaluation->group_size != 0) {
+        return ES_FAIL(INPUT, "%s: %lld episodes do not make tasks of %lld", path,
+                       (long long)n_episodes, (long long)evaluation->group_size);
+    }
     evaluation->n_rounds = json_integer_value(json_object_get(root, "rounds"));
     ES_TRY(es_check_integer((EsFileField){path, "rounds", ES_NO_INDEX}, evaluation->n_rounds, 0,
                             INT32_MAX));

@@ -3,6 +3,9 @@
 // and the parameters are of one network: the one before the last decision. The reward is that of
 // all decisions; fossils and rollbacks count the last one.
 //
+// In a run with tasks held-out episodes have tasks of their own, group by group, and an interval is
+// over the groups' means: episodes with one task are not independent.
+//
 // Beside policies, networks that never grow can be compared: baselines of the size that the
 // policy's networks end with, trained for as long, by the same recipe, on the same episodes.
 //
@@ -21,14 +24,20 @@
 #define ES_HELD_OUT_EPISODE  ((int64_t)1 << 30)
 #define ES_GROW_VARIANTS_MAX 16
 
-// NAME, name: measures of a finished episode
+// NAME, name: measures of a finished episode. flops are of one image (es_host_flops),
+// training_flops three times those for every image of every update (forward, and backward twice as
+// much); over_budget counts the steps in which the network had more parameters than its budget.
 #define ES_GROW_MEASURES(X)                                                                        \
     X(TEST_ACCURACY, test_accuracy)                                                                \
     X(VALIDATION_ACCURACY, validation_accuracy)                                                    \
     X(REWARD, reward)                                                                              \
     X(PARAMETER_RATIO, parameter_ratio)                                                            \
     X(FOSSILS, fossils)                                                                            \
-    X(ROLLBACKS, rollbacks)
+    X(ROLLBACKS, rollbacks)                                                                        \
+    X(PARAMETERS, parameters)                                                                      \
+    X(FLOPS, flops)                                                                                \
+    X(TRAINING_FLOPS, training_flops)                                                              \
+    X(OVER_BUDGET, over_budget)
 
 typedef enum EsGrowMeasure {
 #define X(NAME, name) ES_MEASURE_##NAME,
@@ -75,6 +84,7 @@ typedef struct EsGrowVariant {
 
 typedef struct EsGrowEvaluation {
     int64_t n_episodes;
+    int64_t group_size; // episodes with one task, whose mean is one sample of an interval; 1: alone
     int n_variants;
     int is_greedy;
     int64_t n_rounds; // the policy was trained for

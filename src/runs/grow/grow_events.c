@@ -46,15 +46,15 @@ static double measured_or_missing(double value, int is_measured) {
     return is_measured ? value : es_missing_real();
 }
 
-EsStatus es_grow_events_create(const EsGrowth *growth, EsGrowEvents **events_out) {
+EsStatus es_grow_events_create(const EsGrowth *growth, int64_t n_envs, EsGrowEvents **events_out) {
     const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     EsGrowEvents *events = NULL;
     EsStatus status = ES_STATUS_OK;
-    size_t n = (size_t)state->n_envs, n_all = n * (size_t)state->n_slots;
+    size_t n = (size_t)n_envs, n_all = n * (size_t)state->n_slots;
     *events_out = NULL;
     ES_TRY(es_allocate(sizeof *events, (void **)&events));
     events->growth = growth;
-    events->n_envs = state->n_envs;
+    events->n_envs = n_envs;
     events->n_slots = state->n_slots;
     ES_TRY_GOTO(es_allocate(sizeof *events->slots * n_all, (void **)&events->slots));
     ES_TRY_GOTO(es_allocate(sizeof(int32_t) * n, (void **)&events->n_divergences));
@@ -475,21 +475,25 @@ void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment,
     const EsGrowthResult *results = es_growth_results(events->growth);
     const double *totals = es_reward_totals(runner->reward);
     for (int64_t e = 0; e < events->n_envs; e++) {
-        events->outcomes[e] =
-            (EsEpisodeOutcomeEvent){.env = env_number(moment, e),
-                                    .episode = episode_number(moment, e),
-                                    .final_accuracy = results[e].validation_accuracy,
-                                    .final_loss = results[e].validation_loss,
-                                    .test_accuracy = es_missing_real(),
-                                    .parameter_ratio = runner->parameter_ratio[e],
-                                    .n_fossils = env->n_fossils[e],
-                                    .n_contributing = env->n_contributing[e],
-                                    .reward = totals[e],
-                                    .stability = es_reward_stability(runner->reward, e),
-                                    .n_steps = env->step[e] - 1,
-                                    .n_germinated = env->n_germinated[e],
-                                    .n_pruned = env->n_pruned[e],
-                                    .n_rollbacks = env->n_rollbacks[e]};
+        events->outcomes[e] = (EsEpisodeOutcomeEvent){
+            .env = env_number(moment, e),
+            .episode = episode_number(moment, e),
+            .final_accuracy = results[e].validation_accuracy,
+            .final_loss = results[e].validation_loss,
+            .test_accuracy = es_missing_real(),
+            .parameter_ratio = runner->parameter_ratio[e],
+            .n_fossils = env->n_fossils[e],
+            .n_contributing = env->n_contributing[e],
+            .reward = totals[e],
+            .stability = es_reward_stability(runner->reward, e),
+            .n_steps = env->step[e] - 1,
+            .n_germinated = env->n_germinated[e],
+            .n_pruned = env->n_pruned[e],
+            .n_rollbacks = env->n_rollbacks[e],
+            .task = runner->task[0] != '\0' ? runner->task : NULL,
+            .control_accuracy = measured_or_missing(
+                results[events->n_envs - 1 + runner->n_controls].validation_accuracy,
+                runner->n_controls > 0)};
     }
     es_emit_episode_outcome(moment->hub, moment->time, events->outcomes, events->n_envs);
     emit_shapley(events, moment);

@@ -15,8 +15,8 @@ typedef struct EsGrowMoment {
     const int *envs;       // borrowed [E]: numbers of the environments in rows; NULL: from 0 on
 } EsGrowMoment;
 
-// Row buffers for the environments and slots of `growth`, which is borrowed.
-EsStatus es_grow_events_create(const EsGrowth *growth, EsGrowEvents **events);
+// Row buffers for the first n_envs environments and the slots of `growth`, which is borrowed.
+EsStatus es_grow_events_create(const EsGrowth *growth, int64_t n_envs, EsGrowEvents **events);
 void es_grow_events_destroy(EsGrowEvents *events);
 
 // For a growth that is in the midst of its episodes: knows their seeds by name from here on.

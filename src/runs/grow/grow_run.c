@@ -20,15 +20,31 @@
 #define TRAINING_FILE "training.safetensors"
 #define POLICY_FILE   "policy.safetensors"
 
+// Environments that run side by side: without tasks all of them; with tasks those of one task, and
+// a control.
+typedef struct Group {
+    EsTask task;
+    EsGrowSettings settings; // of the task
+    EsEpisodeRunner own;     // owned: of the task
+    EsEpisodeRunner *runner; // borrowed
+    EsPolicy *policy;        // borrowed without tasks, else owned
+    EsGrowEvents *events;    // owned
+    int first_env;           // of the run's environments,
+    int n_envs;              // without the control
+} Group;
+
 struct EsGrowRun {
     const EsGrowSettings *settings; // borrowed
     EsDevice *device;               // owned: of hosts and policies
-    EsEpisodeRunner runner;         // owned
+    EsEpisodeRunner runner;         // owned; with tasks a group of the largest host they may have
+    EsGrowSettings runner_settings; // of the runner, with tasks
     EsPolicy *policy;               // owned
     EsStateHash *hash;              // owned
-    EsGrowEvents *events;           // owned
     EsGrowEnding *endings;          // owned [E]
     int has_endings;
+    int *envs;                    // owned [E]: 0, 1, ...
+    Group *group;                 // borrowed, during a round: the one at hand
+    Group whole;                  // without tasks: all environments
     int32_t *suspected;           // owned [E, S]: number of the seed last suspected
     EsGrowEvaluation *evaluation; // owned, NULL until there is one
     EsRun *run;                   // borrowed, during a round
@@ -49,14 +65,9 @@ static EsStatus explain_memory(EsStatus status, const EsGrowSettings *settings, 
                                what, settings->n_envs, es_status_detail(), options);
 }
 
-static EsStatus create_policy(EsGrowRun *grow) {
-    return grow->is_trained
-               ? es_grow_episode_create_policy(&grow->runner, &grow->policy)
-               : es_grow_episode_open_policy(&grow->runner, grow->settings->policy, &grow->policy);
-}
+static int has_tasks(const EsGrowRun *grow) { return grow->settings->tasks.n_groups > 0; }
 
-static EsStatus create_parts(EsGrowRun *grow) {
-    const EsGrowSettings *settings = grow->settings;
+static EsStatus check_settings(const EsGrowSettings *settings) {
     int64_t n_episodes = (int64_t)settings->run.n_rounds * settings->n_envs;
     if (n_episodes > ES_HELD_OUT_EPISODE) {
         return ES_FAIL(CONFIG, "%d rounds of %d hosts are %lld episodes; a run has at most %lld",
@@ -76,19 +87,73 @@ static EsStatus create_parts(EsGrowRun *grow) {
         return ES_FAIL(CONFIG, "--keep-best %d, but a round has %d hosts", settings->keep_best,
                        settings->n_envs);
     }
+    return es_grow_settings_check_tasks(settings);
+}
+
+static EsStatus create_runner(EsGrowRun *grow) {
+    EsTask largest;
+    if (!has_tasks(grow)) {
+        return es_grow_episode_create(grow->settings, grow->device, &grow->runner);
+    }
+    if (es_device_info(grow->device)->kind != ES_DEVICE_CPU) {
+        return ES_FAIL(UNSUPPORTED, "[tasks] groups = %d: tasks run on the CPU alone, for now",
+                       grow->settings->tasks.n_groups);
+    }
+    es_task_largest(&grow->settings->tasks, &largest);
+    ES_TRY(es_host_check(&largest.host));
+    grow->runner_settings = es_grow_settings_of_task(grow->settings, &largest,
+                                                     es_grow_settings_group_envs(grow->settings));
+    return es_grow_episode_create_task(&grow->runner_settings, &largest, 0, grow->device,
+                                       &grow->runner);
+}
+
+// Makes the policy's file name the smallest task as well; its context has the largest.
+static void include_smallest(EsGrowRun *grow) {
+    EsGrowthSettings settings = *es_growth_settings(grow->runner.growth);
+    EsTask smallest;
+    es_task_smallest(&grow->settings->tasks, &smallest);
+    settings.n_slots = 1; // of those that are asked for a host may lack some
+    settings.episode_steps = smallest.n_steps;
+    settings.n_host_parameters = (int32_t)es_host_parameter_count(&smallest.host);
+    settings.max_parameters = smallest.max_parameters;
+    es_policy_include_host(grow->policy, &settings);
+}
+
+static EsStatus create_policy(EsGrowRun *grow) {
+    if (!grow->is_trained) {
+        return es_grow_episode_open_policy(&grow->runner, grow->settings->policy, &grow->policy);
+    }
+    ES_TRY(es_grow_episode_create_policy(&grow->runner, grow->settings->n_envs, &grow->policy));
+    if (has_tasks(grow)) {
+        include_smallest(grow);
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus create_parts(EsGrowRun *grow) {
+    const EsGrowSettings *settings = grow->settings;
+    size_t n_envs = (size_t)settings->n_envs;
+    ES_TRY(check_settings(settings));
     ES_TRY(es_grow_episode_open_device(settings, &grow->device)); // before the data is made
-    ES_TRY(explain_memory(es_grow_episode_create(settings, grow->device, &grow->runner), settings,
-                          "images, networks and snapshots", "a smaller --envs"));
+    ES_TRY(explain_memory(create_runner(grow), settings, "images, networks and snapshots",
+                          "a smaller --envs"));
     grow->is_trained = es_grow_settings_train(settings);
     ES_TRY(explain_memory(create_policy(grow), settings, "the policy and its episodes",
                           "a smaller --envs, --hidden or --episode-steps"));
     ES_TRY(es_grow_evaluate_check(&grow->runner));
-    ES_TRY(es_grow_events_create(grow->runner.growth, &grow->events));
-    ES_TRY(es_state_hash_create(grow->device, settings->n_envs, &grow->hash));
-    size_t n_slots = (size_t)es_growth_settings(grow->runner.growth)->n_slots;
-    size_t n_seeds = (size_t)settings->n_envs * n_slots;
-    ES_TRY(es_allocate(sizeof *grow->endings * (size_t)settings->n_envs, (void **)&grow->endings));
-    return es_allocate(sizeof *grow->suspected * n_seeds, (void **)&grow->suspected);
+    ES_TRY(es_state_hash_create(grow->device, settings->n_envs + 1, &grow->hash));
+    ES_TRY(es_allocate(sizeof *grow->endings * n_envs, (void **)&grow->endings));
+    ES_TRY(es_allocate(sizeof *grow->envs * n_envs, (void **)&grow->envs));
+    for (int e = 0; e < settings->n_envs; e++) {
+        grow->envs[e] = e;
+    }
+    ES_TRY(es_allocate(sizeof *grow->suspected * n_envs * ES_SLOTS_MAX, (void **)&grow->suspected));
+    if (has_tasks(grow)) {
+        return ES_STATUS_OK;
+    }
+    grow->whole =
+        (Group){.runner = &grow->runner, .policy = grow->policy, .n_envs = settings->n_envs};
+    return es_grow_events_create(grow->runner.growth, settings->n_envs, &grow->whole.events);
 }
 
 EsStatus es_grow_run_create(const EsGrowSettings *settings, EsGrowRun **grow_out) {
@@ -110,12 +175,13 @@ void es_grow_run_destroy(EsGrowRun *grow) {
         return;
     }
     es_grow_evaluation_destroy(grow->evaluation);
-    es_grow_events_destroy(grow->events);
+    es_grow_events_destroy(grow->whole.events);
     es_grow_episode_destroy_policy(&grow->runner, grow->policy);
     es_state_hash_destroy(grow->hash);
     es_grow_episode_destroy(&grow->runner);
     es_device_close(grow->device);
     es_release(grow->endings);
+    es_release(grow->envs);
     es_release(grow->suspected);
     es_release(grow);
 }
@@ -132,6 +198,12 @@ static EsStatus find_host_bytes(EsGrowRun *grow, int n_seeds, size_t *bytes) {
     int n_sets = (n_own < settings->n_envs) + es_grow_evaluate_has_static(settings);
     int64_t n_episodes = (int64_t)settings->run.n_rounds * settings->n_envs;
     size_t compared_bytes = 0;
+    if (has_tasks(grow)) { // one group at a time, at most as large as the runner's host
+        size_t n_hosts = (size_t)es_grow_settings_group_envs(settings);
+        ES_TRY(es_growth_episode_bytes(growth, (int64_t)n_hosts + 1, n_seeds, bytes));
+        *bytes += grow->runner.hosts_bytes / n_hosts * (n_hosts + 1) * (n_sets > 1 ? 2 : 1);
+        return ES_STATUS_OK;
+    }
     ES_TRY(es_growth_episode_bytes(growth, n_episodes, n_seeds, bytes));
     if (n_own > 0 && n_sets > 0) {
         ES_TRY(es_growth_episode_bytes(growth, n_evaluated, n_seeds, &compared_bytes));
@@ -157,7 +229,7 @@ EsStatus es_grow_run_need(EsGrowRun *grow, EsRunNeed *need) {
 // --- a step ---
 
 static void count_phases(EsGrowRun *grow) {
-    EsGrowthTimes times = es_growth_times(grow->runner.growth);
+    EsGrowthTimes times = es_growth_times(grow->group->runner->growth);
     int64_t now_ns = es_clock_ns();
     es_run_phase_end(grow->run, ES_PHASE_TRAIN, now_ns - (int64_t)(times.train_ms * 1e6));
     es_run_phase_end(grow->run, ES_PHASE_VALIDATE, now_ns - (int64_t)(times.validate_ms * 1e6));
@@ -232,7 +304,7 @@ done:
 
 static int is_last_step(const EsGrowRun *grow, int64_t step) {
     return grow->moment.time.round == grow->settings->run.n_rounds &&
-           step + 1 == es_growth_settings(grow->runner.growth)->episode_steps;
+           step + 1 == es_growth_settings(grow->group->runner->growth)->episode_steps;
 }
 
 static EsStatus step_measured(void *context, int64_t step) {
@@ -242,14 +314,14 @@ static EsStatus step_measured(void *context, int64_t step) {
     }
     grow->moment.time.step = step;
     count_phases(grow);
-    es_grow_events_measured(grow->events, &grow->moment, grow->runner.decide_ms);
+    es_grow_events_measured(grow->group->events, &grow->moment, grow->group->runner->decide_ms);
     return grow->settings->keep_best > 0 && is_last_step(grow, step) ? keep_best(grow)
                                                                      : ES_STATUS_OK;
 }
 
 static void count_refusals(EsGrowRun *grow) {
-    const int32_t *refusal = es_growth_snapshot(grow->runner.growth)->state.env.refusal;
-    for (int64_t e = 0; e < grow->settings->n_envs; e++) {
+    const int32_t *refusal = es_growth_snapshot(grow->group->runner->growth)->state.env.refusal;
+    for (int64_t e = 0; e < grow->group->n_envs; e++) {
         if (refusal[e] != ES_REFUSAL_NONE && refusal[e] != ES_REFUSAL_ROLLED_BACK) {
             grow->n_refused++;
             grow->last_refusal = refusal[e];
@@ -259,9 +331,9 @@ static void count_refusals(EsGrowRun *grow) {
 
 // Reports, once each, seeds rewarded without a contribution.
 static void check_rewards(EsGrowRun *grow) {
-    const EsGrowthState *state = &es_growth_snapshot(grow->runner.growth)->state;
-    const EsGrowthModel *model = es_growth_model(grow->runner.growth);
-    for (int64_t i = 0; i < (int64_t)state->n_envs * state->n_slots; i++) {
+    const EsGrowthState *state = &es_growth_snapshot(grow->group->runner->growth)->state;
+    const EsGrowthModel *model = es_growth_model(grow->group->runner->growth);
+    for (int64_t i = 0; i < (int64_t)grow->group->n_envs * state->n_slots; i++) {
         EsSeed seed = es_seed_load(&state->seed, (size_t)i);
         float accuracy = state->env.accuracy[i / state->n_slots];
         float committed = state->env.committed_accuracy[i / state->n_slots];
@@ -272,7 +344,7 @@ static void check_rewards(EsGrowRun *grow) {
             continue;
         }
         EsRewardHealth health = {
-            .env = i / state->n_slots,
+            .env = grow->group->first_env + i / state->n_slots,
             .slot = model->slots[i % state->n_slots].name,
             .contribution = (double)seed.contribution,
             .improvement = (double)(seed.accuracy_now - seed.accuracy_germination),
@@ -289,17 +361,18 @@ static void check_rewards(EsGrowRun *grow) {
 
 static EsStatus step_decided(void *context, int64_t step) {
     EsGrowRun *grow = context;
+    const Group *group = grow->group;
     (void)step;
-    const EsGrowthState *state = &es_growth_snapshot(grow->runner.growth)->state;
+    const EsGrowthState *state = &es_growth_snapshot(group->runner->growth)->state;
     if (grow->is_trained) {
-        ES_TRY(es_policy_training_record(grow->policy, state, grow->runner.rewards,
+        ES_TRY(es_policy_training_record(group->policy, state, group->runner->rewards,
                                          grow->settings->reward.rollback_penalty));
     }
     es_run_phase_end(grow->run, ES_PHASE_DECIDE,
-                     es_clock_ns() - (int64_t)(grow->runner.decide_ms * 1e6));
-    es_grow_events_decided(grow->events, &grow->moment, grow->runner.actions,
-                           es_policy_action_stats(grow->policy));
-    es_grow_events_rewarded(grow->events, &grow->moment, &grow->runner);
+                     es_clock_ns() - (int64_t)(group->runner->decide_ms * 1e6));
+    es_grow_events_decided(group->events, &grow->moment, group->runner->actions,
+                           es_policy_action_stats(group->policy));
+    es_grow_events_rewarded(group->events, &grow->moment, group->runner);
     count_refusals(grow);
     check_rewards(grow);
     es_hub_tick(grow->moment.hub);
@@ -307,36 +380,6 @@ static EsStatus step_decided(void *context, int64_t step) {
 }
 
 // --- a round ---
-
-static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
-    const EsGrowthResult *results = es_growth_results(grow->runner.growth);
-    const EsGrowthState *state = &es_growth_snapshot(grow->runner.growth)->state;
-    const double *totals = es_reward_totals(grow->runner.reward);
-    int n_envs = grow->settings->n_envs;
-    double ignored = 0;
-    report->accuracy =
-        es_mean(&results[0].validation_accuracy, n_envs, sizeof *results, &report->accuracy_std);
-    if (n_envs == 1) {
-        report->accuracy_std = es_missing_real(); // one host has no spread
-    }
-    report->loss = es_mean(&results[0].validation_loss, n_envs, sizeof *results, &ignored);
-    report->reward = es_mean(totals, n_envs, sizeof *totals, &ignored);
-    report->n_seeds = report->n_fossils = 0;
-    report->has_diverged = 1;
-    for (int64_t e = 0; e < n_envs; e++) {
-        report->has_diverged &= !isfinite(results[e].validation_loss);
-        report->n_fossils += state->env.n_fossils[e];
-        for (int s = 0; s < state->n_slots; s++) {
-            report->n_seeds +=
-                es_stage_in(state->seed.stage[e * state->n_slots + s], ES_STAGES_LIVING);
-        }
-    }
-    const EsGrowthModel *model = es_growth_model(grow->runner.growth);
-    int64_t batch = grow->settings->batch > 0 ? grow->settings->batch : model->host.batch;
-    report->n_episodes = n_envs;
-    report->n_steps = (int64_t)n_envs * es_growth_settings(grow->runner.growth)->episode_steps;
-    report->n_images = report->n_steps * grow->settings->step_batches * batch;
-}
 
 // Describes the slots of an environment.
 static void describe_slots(const EsGrowth *growth, int64_t env, char *text, size_t bytes) {
@@ -354,32 +397,76 @@ static void describe_slots(const EsGrowth *growth, int64_t env, char *text, size
     }
 }
 
-// The comparison that may follow runs on the same hosts.
-static void keep_endings(EsGrowRun *grow) {
-    const EsGrowth *growth = grow->runner.growth;
-    const EsGrowthResult *results = es_growth_results(growth);
-    const EsGrowthEnvView *env = &es_growth_snapshot(growth)->state.env;
-    const double *totals = es_reward_totals(grow->runner.reward);
-    for (int64_t e = 0; e < grow->settings->n_envs; e++) {
-        EsGrowEnding *ending = &grow->endings[e];
-        *ending = (EsGrowEnding){.validation_loss = results[e].validation_loss,
-                                 .validation_accuracy = results[e].validation_accuracy,
-                                 .parameter_ratio = grow->runner.parameter_ratio[e],
-                                 .reward = totals[e],
-                                 .n_fossils = env->n_fossils[e],
-                                 .n_pruned = env->n_pruned[e],
-                                 .n_rollbacks = env->n_rollbacks[e]};
-        describe_slots(growth, e, ending->seeds, sizeof ending->seeds);
+static int count_seeds(const EsGrowthState *state, int64_t env) {
+    int n = 0;
+    for (int s = 0; s < state->n_slots; s++) {
+        n += es_stage_in(state->seed.stage[env * state->n_slots + s], ES_STAGES_LIVING);
     }
-    grow->has_endings = 1;
+    return n;
+}
+
+// Keeps how the group's episodes ended: its hosts, or the comparison that runs on them, go on.
+static void keep_endings(EsGrowRun *grow) {
+    const Group *group = grow->group;
+    const EsGrowth *growth = group->runner->growth;
+    const EsGrowthResult *results = es_growth_results(growth);
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
+    const double *totals = es_reward_totals(group->runner->reward);
+    for (int64_t e = 0; e < group->n_envs; e++) {
+        EsGrowEnding *ending = &grow->endings[group->first_env + e];
+        *ending =
+            (EsGrowEnding){.validation_loss = results[e].validation_loss,
+                           .validation_accuracy = results[e].validation_accuracy,
+                           .control_accuracy = group->runner->n_controls > 0
+                                                   ? results[group->n_envs].validation_accuracy
+                                                   : es_missing_real(),
+                           .parameter_ratio = group->runner->parameter_ratio[e],
+                           .reward = totals[e],
+                           .n_seeds = count_seeds(state, e),
+                           .n_fossils = state->env.n_fossils[e],
+                           .n_pruned = state->env.n_pruned[e],
+                           .n_rollbacks = state->env.n_rollbacks[e]};
+        describe_slots(growth, e, ending->seeds, sizeof ending->seeds);
+        snprintf(ending->task, sizeof ending->task, "%s", group->runner->task);
+    }
+}
+
+static void count_work(const EsGrowRun *grow, EsRoundReport *report) {
+    const EsGrowthOptions *options = es_growth_options(grow->group->runner->growth);
+    int64_t n_steps = (int64_t)grow->group->n_envs * options->settings.episode_steps;
+    report->n_steps += n_steps;
+    report->n_images += n_steps * options->step_batches * options->batch;
+}
+
+static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
+    const EsGrowEnding *endings = grow->endings;
+    int n_envs = grow->settings->n_envs;
+    double ignored = 0;
+    report->accuracy =
+        es_mean(&endings[0].validation_accuracy, n_envs, sizeof *endings, &report->accuracy_std);
+    if (n_envs == 1) {
+        report->accuracy_std = es_missing_real(); // one host has no spread
+    }
+    report->loss = es_mean(&endings[0].validation_loss, n_envs, sizeof *endings, &ignored);
+    report->reward = es_mean(&endings[0].reward, n_envs, sizeof *endings, &ignored);
+    report->n_seeds = report->n_fossils = 0;
+    report->has_diverged = 1;
+    for (int64_t e = 0; e < n_envs; e++) {
+        report->has_diverged &= !isfinite(endings[e].validation_loss);
+        report->n_fossils += endings[e].n_fossils;
+        report->n_seeds += endings[e].n_seeds;
+    }
+    report->n_episodes = n_envs;
 }
 
 static EsStatus update_policy(EsGrowRun *grow, EsRoundReport *round) {
     EsPpoReport report;
     EsRecurrentHealth health = es_policy_health(grow->policy);
     int64_t start_ns = es_clock_ns();
-    ES_TRY(es_policy_training_update(grow->policy, &es_growth_snapshot(grow->runner.growth)->state,
-                                     &report));
+    // with tasks all episodes have ended, and actors have handed their rows over
+    const EsGrowthState *state =
+        has_tasks(grow) ? NULL : &es_growth_snapshot(grow->runner.growth)->state;
+    ES_TRY(es_policy_training_update(grow->policy, state, &report));
     round->has_diverged |= report.is_skipped;
     double update_ms = es_run_phase_end(grow->run, ES_PHASE_UPDATE, start_ns);
     EsUpdatedPolicy policy = {ES_N_HEADS, es_head_name, &health, 1};
@@ -388,37 +475,124 @@ static EsStatus update_policy(EsGrowRun *grow, EsRoundReport *round) {
     return ES_STATUS_OK;
 }
 
-// Hosts as the episode left them, the policy as the update did.
-static EsStatus hash_state(EsGrowRun *grow, EsRoundReport *report) {
+// Runs the episodes of the group at hand and takes down what they came to.
+static EsStatus run_group(EsGrowRun *grow, EsRoundReport *report) {
+    const Group *group = grow->group;
+    EsGrowWatch watch = {grow, step_measured, step_decided};
+    memset(grow->suspected, 0,
+           sizeof *grow->suspected * (size_t)group->n_envs *
+               (size_t)es_growth_settings(group->runner->growth)->n_slots);
+    grow->moment.time.step = 0;
+    ES_TRY(es_grow_episode_run(group->runner, group->policy,
+                               grow->moment.first_episode + group->first_env, &watch));
+    grow->moment.time.step = -1;
+    ES_TRY(es_growth_attribute(group->runner->growth));
+    es_grow_events_ended(group->events, &grow->moment, group->runner);
+    keep_endings(grow);
+    count_work(grow, report);
+    return es_growth_append_state(group->runner->growth, grow->hash);
+}
+
+static EsStatus open_group(EsGrowRun *grow, Group *group) {
+    ES_TRY(
+        es_grow_episode_create_task(&group->settings, &group->task, 1, grow->device, &group->own));
+    group->runner = &group->own;
+    ES_TRY(grow->is_trained
+               ? es_grow_episode_create_actor(&group->own, grow->policy, &group->policy)
+               : es_grow_episode_open_policy(&group->own, grow->settings->policy, &group->policy));
+    return es_grow_events_create(group->own.growth, group->n_envs, &group->events);
+}
+
+static void close_group(Group *group) {
+    es_grow_events_destroy(group->events);
+    es_grow_episode_destroy_policy(&group->own, group->policy);
+    es_grow_episode_destroy(&group->own);
+}
+
+// Hands the rows of the group to the policy that learns. What is easy or hard about a task is no
+// merit of a decision: an episode counts relative to the mean of the others of its group, which do
+// not depend on its decisions, so that the expected gradient stays what it is.
+static EsStatus collect_rows(EsGrowRun *grow, const Group *group) {
+    double *baseline = NULL, sum = 0;
+    const double *totals = es_reward_totals(group->runner->reward);
+    size_t n = (size_t)group->n_envs;
+    int is_relative = grow->settings->tasks.is_relative && n > 1;
+    ES_TRY(es_allocate(sizeof *baseline * n, (void **)&baseline));
+    for (size_t e = 0; e < n; e++) {
+        sum += totals[e];
+    }
+    for (size_t e = 0; e < n; e++) {
+        baseline[e] = is_relative ? (sum - totals[e]) / (double)(n - 1) : 0;
+    }
+    EsStatus status = es_policy_training_collect(grow->policy, group->policy,
+                                                 &es_growth_snapshot(group->runner->growth)->state,
+                                                 baseline, group->first_env, group->n_envs);
+    es_release(baseline);
+    return status;
+}
+
+// One task of the round: its own hosts and data, and a policy that acts for the one that learns.
+static EsStatus run_task(EsGrowRun *grow, int g, EsRoundReport *report) {
+    int n_envs = es_grow_settings_group_envs(grow->settings);
+    Group group = {.first_env = g * n_envs, .n_envs = n_envs};
+    es_task_draw(&grow->settings->tasks, (uint64_t)grow->settings->run.seed,
+                 grow->moment.first_episode + group.first_env, &group.task);
+    group.settings = es_grow_settings_of_task(grow->settings, &group.task, n_envs + 1);
+    grow->group = &group;
+    grow->moment.envs = grow->envs + group.first_env;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(open_group(grow, &group));
+    ES_TRY_GOTO(run_group(grow, report));
+    if (grow->is_trained) {
+        status = collect_rows(grow, &group);
+    }
+done:
+    close_group(&group);
+    grow->group = NULL;
+    return status;
+}
+
+static EsStatus run_tasks(EsGrowRun *grow, EsRoundReport *report) {
+    ES_TRY(es_policy_begin(grow->policy, grow->moment.first_episode));
+    for (int g = 0; g < grow->settings->tasks.n_groups; g++) {
+        ES_TRY(run_task(grow, g, report));
+    }
+    return ES_STATUS_OK;
+}
+
+// Emits what growing gained over the hosts that waited, mean over the round's episodes.
+static void emit_gain(const EsGrowRun *grow) {
+    double gain = 0, share = 1.0 / grow->settings->n_envs;
+    for (int e = 0; e < grow->settings->n_envs; e++) {
+        gain += share * (grow->endings[e].validation_accuracy - grow->endings[e].control_accuracy);
+    }
+    EsMetricEvent row = {.name = "esper.tasks.gain", .value = gain};
+    es_emit_metric(grow->moment.hub, grow->moment.time, &row, 1);
+}
+
+// The hash is of hosts as their episodes left them, and of the policy as the update did.
+static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
+    EsGrowRun *grow = context;
+    grow->run = run;
+    grow->moment = (EsGrowMoment){.hub = es_run_hub(run),
+                                  .time = {.round = round, .step = 0},
+                                  .first_episode = (round - 1) * grow->settings->n_envs};
+    grow->group = &grow->whole;
+    report->n_steps = report->n_images = 0;
     es_state_hash_begin(grow->hash);
-    ES_TRY(es_growth_append_state(grow->runner.growth, grow->hash));
+    ES_TRY(has_tasks(grow) ? run_tasks(grow, report) : run_group(grow, report));
+    summarise(grow, report);
+    grow->has_endings = 1;
+    if (has_tasks(grow)) {
+        emit_gain(grow);
+    }
+    if (grow->is_trained) {
+        ES_TRY(update_policy(grow, report));
+    }
     ES_TRY(es_policy_training_append_state(grow->policy, grow->hash));
     snprintf(report->state_hash, sizeof report->state_hash, "%016llx",
              (unsigned long long)es_state_hash_value(grow->hash));
     return ES_STATUS_OK;
-}
-
-static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
-    EsGrowRun *grow = context;
-    EsGrowWatch watch = {grow, step_measured, step_decided};
-    int64_t first_episode = (round - 1) * grow->settings->n_envs;
-    grow->run = run;
-    grow->moment = (EsGrowMoment){.hub = es_run_hub(run),
-                                  .time = {.round = round, .step = 0},
-                                  .first_episode = first_episode};
-    memset(grow->suspected, 0,
-           sizeof *grow->suspected * (size_t)grow->settings->n_envs *
-               (size_t)es_growth_settings(grow->runner.growth)->n_slots);
-    ES_TRY(es_grow_episode_run(&grow->runner, grow->policy, first_episode, &watch));
-    grow->moment.time.step = -1;
-    ES_TRY(es_growth_attribute(grow->runner.growth));
-    es_grow_events_ended(grow->events, &grow->moment, &grow->runner);
-    summarise(grow, report);
-    keep_endings(grow);
-    if (grow->is_trained) {
-        ES_TRY(update_policy(grow, report));
-    }
-    return hash_state(grow, report);
 }
 
 // --- the end ---
@@ -429,7 +603,7 @@ static EsStatus evaluate(EsGrowRun *grow, const char *text, EsRun *run) {
     EsGrowSettings settings = *grow->settings;
     EsEpisodeRunner runner;
     settings.n_envs = es_grow_settings_evaluated_envs(&settings);
-    if (settings.n_envs == grow->settings->n_envs) {
+    if (has_tasks(grow) || settings.n_envs == grow->settings->n_envs) {
         return es_grow_evaluate(&grow->runner, name, text, run, &grow->evaluation);
     }
     ES_TRY(es_grow_episode_create_like(&grow->runner, &settings, &runner));
@@ -519,24 +693,77 @@ int64_t es_grow_run_policy_parameters(const EsGrowRun *grow) {
                : 0;
 }
 
-EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *update_seconds) {
-    EsGrowth *growth = grow->runner.growth;
+#define TASKS_TRIED 8 // whose mean stands for all
+
+static EsTask draw_tried(const EsGrowRun *grow, int g) {
+    EsTask task;
+    es_task_draw(&grow->settings->tasks, (uint64_t)grow->settings->run.seed,
+                 (int64_t)g * es_grow_settings_group_envs(grow->settings), &task);
+    return task;
+}
+
+int es_grow_run_mean_steps(const EsGrowRun *grow) {
+    int sum = 0;
+    if (!has_tasks(grow)) {
+        return es_growth_settings(grow->runner.growth)->episode_steps;
+    }
+    for (int g = 0; g < TASKS_TRIED; g++) {
+        sum += draw_tried(grow, g).n_steps;
+    }
+    return sum / TASKS_TRIED;
+}
+
+// The first step of the runner's hosts, and a decision of theirs.
+static EsStatus try_step(EsEpisodeRunner *runner, EsPolicy *policy, double *step_seconds,
+                         double *decide_seconds) {
+    EsGrowth *growth = runner->growth;
     ES_TRY(es_growth_reset(growth, 0));
-    double decide_seconds = 0;
     for (int i = 0; i < 2; i++) { // the first one is cold
-        ES_TRY(es_policy_begin(grow->policy, 0));
+        ES_TRY(es_policy_begin(policy, 0));
         int64_t start_ns = es_clock_ns();
-        ES_TRY(es_policy_decide(grow->policy, &es_growth_snapshot(growth)->state,
-                                es_growth_masks(growth), grow->runner.actions));
-        decide_seconds = es_clock_seconds_since(start_ns);
+        ES_TRY(es_policy_decide(policy, &es_growth_snapshot(growth)->state, es_growth_masks(growth),
+                                runner->actions));
+        *decide_seconds = es_clock_seconds_since(start_ns);
     }
     EsGrowthTimes times = es_growth_times(growth);
-    *step_seconds = (times.train_ms + times.validate_ms) * 1e-3 + decide_seconds;
-    // every pass has gradients, and costs about three without
-    *update_seconds = grow->is_trained
-                          ? decide_seconds * es_growth_settings(growth)->episode_steps * 3 *
-                                grow->settings->ppo.n_epochs
-                          : 0;
+    *step_seconds = (times.train_ms + times.validate_ms) * 1e-3 + *decide_seconds;
+    return ES_STATUS_OK;
+}
+
+// Adds a share of what a step of task g takes.
+static EsStatus try_task(EsGrowRun *grow, int g, double share, double *step_seconds,
+                         double *decide_seconds) {
+    int n_envs = es_grow_settings_group_envs(grow->settings);
+    Group group = {.task = draw_tried(grow, g), .n_envs = n_envs};
+    double step = 0, decision = 0;
+    group.settings = es_grow_settings_of_task(grow->settings, &group.task, n_envs + 1);
+    EsStatus status = open_group(grow, &group);
+    if (status == ES_STATUS_OK) {
+        status = try_step(&group.own, group.policy, &step, &decision);
+    }
+    *step_seconds += share * step;
+    *decide_seconds += share * decision;
+    close_group(&group);
+    return status;
+}
+
+EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *update_seconds) {
+    double decide_seconds = 0;
+    *step_seconds = 0;
+    if (has_tasks(grow)) {
+        double share = (double)grow->settings->tasks.n_groups / TASKS_TRIED;
+        for (int g = 0; g < TASKS_TRIED; g++) {
+            ES_TRY(try_task(grow, g, share, step_seconds, &decide_seconds));
+        }
+    } else {
+        ES_TRY(try_step(&grow->runner, grow->policy, step_seconds, &decide_seconds));
+    }
+    // every pass has gradients, and costs about three without; rows are as many as the longest
+    // episode has steps
+    *update_seconds =
+        grow->is_trained ? decide_seconds * es_growth_settings(grow->runner.growth)->episode_steps *
+                               3 * grow->settings->ppo.n_epochs
+                         : 0;
     return ES_STATUS_OK;
 }
 

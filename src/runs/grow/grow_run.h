@@ -26,7 +26,11 @@ EsEpisodeRunner *es_grow_run_runner(EsGrowRun *grow);
 // Parameters of the policy's network, 0 where it has none that is trained here.
 int64_t es_grow_run_policy_parameters(const EsGrowRun *grow);
 
-// Measures a step without seeds and estimates an update. Runs the first step of a round.
+// Steps of an episode; with tasks their mean over the first tasks.
+int es_grow_run_mean_steps(const EsGrowRun *grow);
+
+// Measures a step of all hosts without seeds and estimates an update. Runs the first step of a
+// round; with tasks that of the first few, and takes their mean.
 EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *update_seconds);
 
 // Estimates the memory of rounds, checkpoints and the comparison. Seeds that hosts will have are
@@ -37,8 +41,10 @@ EsStatus es_grow_run_need(EsGrowRun *grow, EsRunNeed *need);
 // End of an episode of the last round.
 typedef struct EsGrowEnding {
     double validation_loss, validation_accuracy, parameter_ratio, reward;
-    int n_fossils, n_pruned, n_rollbacks;
-    char seeds[256]; // "r0c1 norm HOLDING, ..."
+    double control_accuracy; // of the host that waited beside it; NaN without
+    int n_seeds, n_fossils, n_pruned, n_rollbacks;
+    char seeds[256];               // "r0c1 norm HOLDING, ..."
+    char task[ES_TASK_TEXT_BYTES]; // "" in a run of one task
 } EsGrowEnding;
 
 // [E]; NULL when this session has run no round.

@@ -214,7 +214,8 @@ static EsStatus emit_outcomes(EsHostsRun *hosts, EsRun *run, int64_t round) {
                                           .parameter_ratio = 1,
                                           .reward = es_missing_real(),
                                           .stability = es_missing_real(),
-                                          .n_steps = round};
+                                          .n_steps = round,
+                                          .control_accuracy = es_missing_real()};
     }
     es_emit_episode_outcome(es_run_hub(run), (EsEventTime){.round = round, .step = -1}, rows,
                             n_envs);

@@ -104,17 +104,19 @@ static const EsViewColumn episodes_columns[] = {
     {"query", "proofs alone, as the rest: a sample of the episodes"},
     {"label", "1: taken to be true, 0: a corruption"},
     {"is_proved", ""},
+    {"task", "of growth: what was drawn for it"},
+    {"control_accuracy", "of growth: validation, percent, of the host that waited beside it"},
 };
 // an episode that a later session took further has an outcome in each; the newest counts
 static const char episodes_select[] =
     "SELECT round, env, episode, arm, final_accuracy, final_loss, test_accuracy,\n"
     "  parameter_ratio, n_fossils, n_contributing, reward, stability, n_steps, n_germinated,\n"
-    "  n_pruned, n_rollbacks, NULL, NULL, NULL\n"
+    "  n_pruned, n_rollbacks, NULL, NULL, NULL, task, control_accuracy\n"
     "FROM event_episode_outcome WHERE env IS NULL OR episode IS NULL OR rowid IN\n"
     "  (SELECT max(rowid) FROM event_episode_outcome GROUP BY env, episode, arm)\n"
     "UNION ALL\n"
     "SELECT round, env, episode, NULL, 100.0 * (label = is_proved), NULL, NULL, NULL, NULL, NULL,\n"
-    "  reward, NULL, n_steps, NULL, NULL, NULL, query, label, is_proved\n"
+    "  reward, NULL, n_steps, NULL, NULL, NULL, query, label, is_proved, NULL, NULL\n"
     "FROM event_proof_episode";
 
 static const EsViewColumn seeds_columns[] = {

@@ -198,7 +198,7 @@ TEST(a_policy_trains_on_what_the_device_recorded) {
     settings.episode_steps = 4;
     REQUIRE_OK(es_grow_episode_open_device(&settings, &device));
     REQUIRE_OK(es_grow_episode_create(&settings, device, &runner));
-    REQUIRE_OK(es_grow_episode_create_policy(&runner, &policy));
+    REQUIRE_OK(es_grow_episode_create_policy(&runner, settings.n_envs, &policy));
     for (int round = 0; round < 2; round++) {
         trace = (Trace){.runner = &runner, .policy = policy, .stop_at = -1};
         EsGrowWatch watch = {&trace, see_measured, see_decided};

@@ -29,6 +29,7 @@ static EsGrowEvaluation *create_case(void) {
     EsGrowEvaluation *evaluation = NULL;
     REQUIRE_OK(es_allocate(sizeof *evaluation, (void **)&evaluation));
     evaluation->n_episodes = EPISODES;
+    evaluation->group_size = 1;
     evaluation->n_rounds = 12;
     evaluation->is_greedy = 1;
     add_variant(evaluation, "first", 0);
