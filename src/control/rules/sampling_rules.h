@@ -101,13 +101,27 @@ static inline ES_HOST_DEVICE int32_t es_slot_logits(int32_t head) {
     return head == ES_HEAD_SLOT ? 1 : es_head_size(head, 1);
 }
 
-// Index of a head's first logit among those of a slot; for ES_HEAD_OP their number.
-static inline ES_HOST_DEVICE int32_t es_slot_first_logit(int32_t head) {
-    int32_t first = 0;
+// Logits that a slot has in the heads before this one.
+static inline ES_HOST_DEVICE int32_t es_slot_logits_before(int32_t head) {
+    int32_t n = 0;
     for (int32_t h = 0; h < head; h++) {
-        first += es_head_variants(h) * es_slot_logits(h);
+        n += es_head_variants(h) * es_slot_logits(h);
     }
-    return first;
+    return n;
+}
+
+// Index of a head's first logit among those of a slot; for ES_HEAD_OP their number. A constant for
+// each head, so that no draw counts them.
+static inline ES_HOST_DEVICE int32_t es_slot_first_logit(int32_t head) {
+    switch (head) {
+#define X(name, spelling, size, placeholder)                                                       \
+    case ES_HEAD_##name:                                                                           \
+        return es_slot_logits_before(ES_HEAD_##name);
+        ES_HEAD_LIST(X)
+#undef X
+    default:
+        return 0;
+    }
 }
 
 static inline ES_HOST_DEVICE int32_t es_choice_table_size(int32_t n_slots) {
