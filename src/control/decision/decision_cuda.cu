@@ -14,7 +14,7 @@
 #define FEATURES_MAX     (ES_OBSERVATION_HOST + ES_OBSERVATION_SLOT * ES_SLOTS_MAX)
 #define SET_FEATURES_MAX (ES_SET_OBSERVATION_HOST + ES_SET_OBSERVATION_SLOT * ES_SLOTS_MAX)
 #define LOGITS_MAX       1024
-static_assert(ES_SLOTS_MAX <= WARP, "a lane per slot");
+static_assert(ES_SLOTS_MAX <= WARP, "a lane per slot, and per value of a head");
 
 // --- before the decision ---
 
@@ -152,7 +152,21 @@ static __device__ EsActionKey action_key(const EsDecisionRound *round, const EsG
     return key;
 }
 
-// A warp per environment: its lanes load the logits, one lane draws.
+// es_choice_probabilities by a warp: a lane takes the exponential of an action, which is what a draw
+// spends its time on. All lanes call with the same arguments and get the same p.
+static __device__ int share_probabilities(const float *logits, int n, uint64_t mask, float floor,
+                                          double *p) {
+    int n_legal = 0, lane = (int)threadIdx.x % WARP;
+    double top = es_choice_top(logits, n, mask, &n_legal);
+    double own = lane < n ? es_choice_weight(logits, lane, mask, top) : 0.0;
+    for (int i = 0; i < n; i++) {
+        p[i] = __shfl_sync(0xFFFFFFFFu, own, i);
+    }
+    es_choice_mix(n, mask, floor, n_legal, p);
+    return n_legal;
+}
+
+// A warp per environment: its lanes load the logits and draw together, one of them writes.
 static __global__ void sample_kernel(EsDecisionView view, EsGrowthState state,
                                      const EsActionMasks *masks, EsAction *actions) {
     __shared__ float logits[LOGITS_MAX];
@@ -164,13 +178,14 @@ static __global__ void sample_kernel(EsDecisionView view, EsGrowthState state,
         logits[i] = view.logits[e * n_logits + i];
     }
     __syncthreads();
-    if (threadIdx.x != 0) {
-        return;
-    }
     EsActionMasks legal = masks[e];
     EsActionKey key = action_key(round, &state, e);
     EsLogits given = {logits, view.n_slots, view.is_set};
-    EsSampled sampled = es_policy_sample_from(&given, &legal, round->floor, &key, round->is_greedy);
+    EsSampled sampled = es_policy_sample_by(share_probabilities, &given, &legal, round->floor, &key,
+                                            round->is_greedy);
+    if (threadIdx.x != 0) {
+        return;
+    }
     EsActionStats stats;
     stats.confidence = sampled.confidence;
     stats.entropy = sampled.entropy;

@@ -133,22 +133,23 @@ static __global__ void __launch_bounds__(ES_THREADS, 1)
 
 // --- the tail ---
 
-// y[n] = W x + b for this warp's rows of W [N, K], four at a time so that their loads overlap;
+// y[n] = W x + b for this warp's rows of W [N, K], N_ROWS at a time so that their loads overlap;
 // adjacent lanes read adjacent weights. x is in shared memory.
+template <int N_ROWS>
 static __device__ void multiply_rows(float *y, const float *weight, const float *bias,
                                      const float *x, int width, int n_outputs, bool is_rectified) {
     int lane = (int)threadIdx.x % 32;
-    for (int n0 = (int)threadIdx.x / 32 * 4; n0 < n_outputs; n0 += WARPS * 4) {
-        float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (int n0 = (int)threadIdx.x / 32 * N_ROWS; n0 < n_outputs; n0 += WARPS * N_ROWS) {
+        float sum[N_ROWS] = {};
         for (int k = lane; k < width; k += 32) {
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < N_ROWS; i++) {
                 float w = n0 + i < n_outputs ? weight[(n0 + i) * width + k] : 0.0f;
                 sum[i] = fmaf(w, x[k], sum[i]);
             }
         }
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < N_ROWS; i++) {
             float value = es_warp_sum(sum[i]);
             if (lane == 0 && n0 + i < n_outputs) {
                 value += bias[n0 + i];
@@ -190,8 +191,8 @@ static __device__ void read_value(TailInputs &inputs, const EsActTail &tail, int
         normalise_row(inputs.first, tail.value_x + row * (H / 2), tail.first_gamma, tail.first_beta,
                       H / 2);
         __syncthreads();
-        multiply_rows(inputs.value, tail.value_weight1, tail.value_bias1, inputs.first, H / 2,
-                      H / 4, false);
+        multiply_rows<8>(inputs.value, tail.value_weight1, tail.value_bias1, inputs.first, H / 2,
+                         H / 4, false);
         __syncthreads();
         x = inputs.value;
     }
@@ -210,13 +211,13 @@ static __device__ void finish_row(TailInputs &inputs, const EsActTail &tail, int
     }
     read_value(inputs, tail, row);
     __syncthreads();
-    multiply_rows(inputs.last, tail.value_weight2, tail.value_bias2, inputs.value, H / 4, H / 8,
-                  true);
-    multiply_rows(tail.logits + row * tail.pitch, tail.head_weight, tail.head_bias, inputs.first,
-                  H / 2, tail.n_logits, false);
+    multiply_rows<8>(inputs.last, tail.value_weight2, tail.value_bias2, inputs.value, H / 4, H / 8,
+                     true);
+    multiply_rows<4>(tail.logits + row * tail.pitch, tail.head_weight, tail.head_bias, inputs.first,
+                     H / 2, tail.n_logits, false);
     __syncthreads();
-    multiply_rows(tail.value + row, tail.value_weight3, tail.value_bias3, inputs.last, H / 8, 1,
-                  false);
+    multiply_rows<4>(tail.value + row, tail.value_weight3, tail.value_bias3, inputs.last, H / 8, 1,
+                     false);
 }
 
 static __global__ void tail_kernel(const __grid_constant__ EsActTail tail) {

@@ -174,12 +174,15 @@ typedef struct EsLogits {
     int is_table;
 } EsLogits;
 
+// es_choice_probabilities, or what gives the same bits.
+typedef int (*EsProbabilities)(const float *logits, int n, uint64_t mask, float floor, double *p);
+
 // floor [ES_N_HEADS]. Greedy takes the most likely values.
-static inline ES_HOST_DEVICE EsSampled es_policy_sample_from(const EsLogits *logits,
-                                                             const EsActionMasks *masks,
-                                                             const float *floor,
-                                                             const EsActionKey *key,
-                                                             int is_greedy) {
+static inline ES_HOST_DEVICE EsSampled es_policy_sample_by(EsProbabilities probabilities,
+                                                           const EsLogits *logits,
+                                                           const EsActionMasks *masks,
+                                                           const float *floor,
+                                                           const EsActionKey *key, int is_greedy) {
     EsSampled sampled;
     int32_t n_slots = logits->n_slots;
     double p[ES_SLOTS_MAX], sum = 0;
@@ -203,7 +206,7 @@ static inline ES_HOST_DEVICE EsSampled es_policy_sample_from(const EsLogits *log
                 ? es_choice_table_logits(logits->data, n_slots, head, op,
                                          es_action_value(&sampled.action, ES_HEAD_SLOT), scores)
                 : logits->data + es_head_first_logit(head, n_slots);
-        int n_legal = es_choice_probabilities(z, size, mask, floor[head], p);
+        int n_legal = probabilities(z, size, mask, floor[head], p);
         float u = es_random_uniform(es_action_word(key, head));
         int value = is_greedy ? es_choice_best(p, size, mask) : es_choice_draw(p, size, mask, u);
         sampled.action.head[head] = (int8_t)value;
@@ -215,6 +218,14 @@ static inline ES_HOST_DEVICE EsSampled es_policy_sample_from(const EsLogits *log
     }
     sampled.log_probability = (float)sum;
     return sampled;
+}
+
+static inline ES_HOST_DEVICE EsSampled es_policy_sample_from(const EsLogits *logits,
+                                                             const EsActionMasks *masks,
+                                                             const float *floor,
+                                                             const EsActionKey *key,
+                                                             int is_greedy) {
+    return es_policy_sample_by(es_choice_probabilities, logits, masks, floor, key, is_greedy);
 }
 
 // From a row of logits [A].
