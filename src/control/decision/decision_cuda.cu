@@ -70,8 +70,8 @@ static __global__ void observe_kernel(EsDecisionView view, EsGrowthState state) 
     }
 }
 
-// Warps of a block that observe version 2: seeds, the episode so far, the settings; the others share
-// places of slots and costs of blueprints, whose logarithms take longest.
+// Warps of a block that observe version 2: seeds, the episode so far, the settings; the others
+// share places of slots and costs of blueprints, whose logarithms take longest.
 enum { SEED_WARP, COURSE_WARP, SETTINGS_WARP, FIRST_PLACE_WARP, N_SET_WARPS = 8 };
 
 // Returns the part of a slot in an observation.
@@ -152,8 +152,8 @@ static __device__ EsActionKey action_key(const EsDecisionRound *round, const EsG
     return key;
 }
 
-// es_choice_probabilities by a warp: a lane takes the exponential of an action, which is what a draw
-// spends its time on. All lanes call with the same arguments and get the same p.
+// es_choice_probabilities by a warp: a lane takes the exponential of an action, on which a draw
+// spends most of its time. All lanes call with the same arguments and get the same p.
 static __device__ int share_probabilities(const float *logits, int n, uint64_t mask, float floor,
                                           double *p) {
     int n_legal = 0, lane = (int)threadIdx.x % WARP;

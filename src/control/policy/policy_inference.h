@@ -42,8 +42,8 @@ typedef struct EsPolicyInputs {
 EsPolicyInputs es_policy_inference_inputs(const EsPolicyNetwork *network);
 
 // One step of all environments from es_policy_inference_inputs to device memory: queued on a stream
-// of the network's device, nothing is waited for and nothing reaches the CPU. The recurrent state of
-// environments with is_reset [E] (nullable, device memory) is zeroed first, and moves on. logits
+// of the network's device, nothing is waited for and nothing reaches the CPU. The recurrent state
+// of environments with is_reset [E] (nullable, device memory) is zeroed first, and moves on. logits
 // [E, A] and value [E] are in device memory, at the same place in every step. Other streams that
 // changed weights or state must have been waited for. A fused step is launched one by one here, for
 // a caller that captures it with its own work (decision_device.c).

@@ -1,6 +1,6 @@
 // Training a policy network on either device: the report of a step and the choice of a row, written
-// once for both, and the launchers that move rows of a rollout into the inputs of the training plan in device memory. None
-// of them allocates, waits or reads device memory.
+// once for both, and the launchers that move rows of a rollout into the inputs of the training plan
+// in device memory. None of them allocates, waits or reads device memory.
 #ifndef ES_CONTROL_POLICY_TRAINING_INTERNAL_H
 #define ES_CONTROL_POLICY_TRAINING_INTERNAL_H
 
