@@ -122,12 +122,12 @@ static __device__ __forceinline__ void load_member(float (&to)[4], const EsActIn
     int own = in.norm_width, K = in.member_width, d = k - own - (k >= own + K ? K : 0);
     if (IS_ALIGNED) {
         load4<true>(to, d >= 0 ? member : NULL, d, K);
-        return;
-    }
+    } else {
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        d = k + i - own - (k + i >= own + K ? K : 0);
-        to[i] = member != NULL && d >= 0 && d < K ? member[d] : 0.0f;
+        for (int i = 0; i < 4; i++) {
+            d = k + i - own - (k + i >= own + K ? K : 0);
+            to[i] = member != NULL && d >= 0 && d < K ? member[d] : 0.0f;
+        }
     }
 }
 
