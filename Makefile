@@ -58,14 +58,17 @@ test-emulated: emulated
 # all that growth on a GPU does for the first time; single operations are in test-emulated
 emulated_short := emulation cuda_matrix fused_known fused_host fused_seed fused_share growth_device growth_device_rules grow_episode_device \
 	decision_device policy_inference ppo_parity fit_api
+# of programs whose other tests take longer
+emulated_modes := policy_parity.set_parity set_pool.parity
 # scripts that run the program
 emulated_scripts := fit_device device_commands
 
 ## test-emulated-short: of these, growth, decisions and learning, in one order of threads
 test-emulated-short: emulated
-	@cmake --build build-emulated -j$(JOBS) --target esper $(addsuffix _test,$(emulated_short))
+	@cmake --build build-emulated -j$(JOBS) --target esper \
+		$(addsuffix _test,$(emulated_short) $(basename $(emulated_modes)))
 	@ctest --test-dir build-emulated --output-on-failure -j$(JOBS) \
-		-R "^($$(echo $(emulated_short) $(emulated_scripts) | tr ' ' '|'))(\.|\$$)"
+		-R "^($$(echo $(emulated_short) $(emulated_modes) $(emulated_scripts) | tr ' ' '|'))(\.|\$$)"
 
 ## test-torch: install PyTorch (640 MB, some minutes), run the tests of exports to it
 test-torch: build

@@ -18,6 +18,7 @@
 
 typedef struct DecideBench {
     int n_hidden, n_slots, n_envs;
+    int is_set; // version 2
 } DecideBench;
 
 typedef struct DecideFixture {
@@ -91,6 +92,7 @@ static EsStatus create_hosts(DecideFixture *fixture) {
 static EsStatus create_policy(DecideFixture *fixture) {
     const DecideBench *wanted = fixture->wanted;
     EsPolicySpec spec = es_policy_spec_default(wanted->n_slots, wanted->n_hidden);
+    spec.is_set = wanted->is_set;
     EsPpoSettings ppo = es_policy_ppo_defaults();
     EsRewardSettings reward = es_reward_settings_default();
     EsPolicyContext context = {.settings = &fixture->settings,
@@ -195,6 +197,7 @@ typedef struct PolicyBench {
     Way way;
     int n_hidden, n_slots, n_envs;
     int n_steps; // of a training pass
+    int is_set;  // version 2
 } PolicyBench;
 
 typedef struct PolicyFixture {
@@ -210,6 +213,7 @@ typedef struct PolicyFixture {
     EsPolicyAct *act;   // NULL: the plan acts
     EsCapture *capture; // of act
     EsTensor features, blueprints, h, c, logits, value;
+    EsTensor slots;            // version 2
     EsTensor h_after, c_after; // the plan's
 
     // training, owned
@@ -226,8 +230,9 @@ static void end_policy(void *context) {
     if (fixture == NULL) {
         return;
     }
-    EsTensor *const tensors[] = {&fixture->features, &fixture->blueprints, &fixture->h,
-                                 &fixture->c,        &fixture->logits,     &fixture->value};
+    EsTensor *const tensors[] = {&fixture->features, &fixture->slots, &fixture->blueprints,
+                                 &fixture->h,        &fixture->c,     &fixture->logits,
+                                 &fixture->value};
     float *const arrays[] = {fixture->gradients.logits, fixture->gradients.value,
                              fixture->gradients.action_value, fixture->gradients.auxiliary};
     es_capture_destroy(fixture->capture);
@@ -261,14 +266,14 @@ static EsStatus create_output(PolicyFixture *fixture, EsValueId id, EsTensor *te
 }
 
 // Numbers of the size that normalised observations have; their meaning does not matter here.
-static EsStatus fill_features(PolicyFixture *fixture) {
-    int64_t n = es_tensor_count(&fixture->features);
+static EsStatus fill_features(const PolicyFixture *fixture, const EsTensor *features) {
+    int64_t n = es_tensor_count(features);
     float *numbers = NULL;
     ES_TRY(es_allocate((size_t)n * sizeof *numbers, (void **)&numbers));
     for (int64_t i = 0; i < n; i++) {
         numbers[i] = (float)(i * 7919 % 2001 - 1000) * 1e-3f;
     }
-    EsStatus status = es_stream_copy(fixture->stream, fixture->features.data, numbers,
+    EsStatus status = es_stream_copy(fixture->stream, features->data, numbers,
                                      (size_t)n * sizeof *numbers, ES_COPY_TO_DEVICE);
     if (status == ES_STATUS_OK) {
         status = es_stream_synchronize(fixture->stream);
@@ -278,9 +283,9 @@ static EsStatus fill_features(PolicyFixture *fixture) {
 }
 
 static void queue_act(PolicyFixture *fixture) {
-    es_policy_act_queue(fixture->act, fixture->stream, fixture->features.data,
-                        fixture->blueprints.data, NULL, fixture->h.data, fixture->c.data,
-                        fixture->logits.data, fixture->value.data);
+    EsPolicyInputs inputs = {fixture->features.data, fixture->slots.data, fixture->blueprints.data};
+    es_policy_act_queue(fixture->act, fixture->stream, &inputs, NULL, fixture->h.data,
+                        fixture->c.data, fixture->logits.data, fixture->value.data);
 }
 
 static EsStatus open_act(PolicyFixture *fixture) {
@@ -307,7 +312,11 @@ static EsStatus open_acting(PolicyFixture *fixture) {
     ES_TRY(create_input(fixture, fixture->graph.blueprints, &fixture->blueprints));
     ES_TRY(create_input(fixture, fixture->graph.h_start, &fixture->h));
     ES_TRY(create_input(fixture, fixture->graph.c_start, &fixture->c));
-    ES_TRY(fill_features(fixture));
+    ES_TRY(fill_features(fixture, &fixture->features));
+    if (fixture->graph.slots != ES_NO_VALUE) {
+        ES_TRY(create_input(fixture, fixture->graph.slots, &fixture->slots));
+        ES_TRY(fill_features(fixture, &fixture->slots));
+    }
     fixture->h_after = es_plan_tensor(fixture->plan, fixture->graph.h);
     fixture->c_after = es_plan_tensor(fixture->plan, fixture->graph.c);
     int is_fused =
@@ -338,7 +347,7 @@ static EsStatus open_training(PolicyFixture *fixture) {
     const PolicyBench *wanted = fixture->wanted;
     EsRolloutShape shape = {.n_steps = wanted->n_steps,
                             .n_envs = wanted->n_envs,
-                            .n_features = es_observation_size(wanted->n_slots),
+                            .n_features = es_policy_spec_observed(&fixture->spec),
                             .n_ids = wanted->n_slots,
                             .n_targets = wanted->n_slots,
                             .policy = es_policy_spec_shape(&fixture->spec)};
@@ -351,6 +360,9 @@ static EsStatus open_training(PolicyFixture *fixture) {
         fixture->rollout->features[i] = (float)(i * 7919 % 2001 - 1000) * 1e-3f;
     }
     memset(fixture->rollout->is_reset, 1, (size_t)shape.n_envs);
+    for (int64_t r = 0; r < R; r++) {
+        fixture->rollout->action[r * ES_N_HEADS + ES_HEAD_OP] = (int16_t)(r % ES_N_GROWTH_OPS);
+    }
     ES_TRY(create_gradient(R * shape.policy.n_logits, &fixture->gradients.logits));
     ES_TRY(create_gradient(R, &fixture->gradients.value));
     ES_TRY(create_gradient(R, &fixture->gradients.action_value));
@@ -408,6 +420,7 @@ static EsStatus begin_policy(const EsBenchCase *bench_case, const EsBench *bench
     fixture->device = bench->device;
     fixture->stream = bench->stream;
     fixture->spec = es_policy_spec_default(fixture->wanted->n_slots, fixture->wanted->n_hidden);
+    fixture->spec.is_set = fixture->wanted->is_set;
     EsStatus status = fixture->wanted->way == WAY_TRAIN    ? open_training(fixture)
                       : fixture->wanted->way == WAY_UPDATE ? open_update(fixture)
                                                            : open_acting(fixture);
@@ -445,33 +458,46 @@ static double count_rows(const EsBenchCase *bench_case) {
         .rate_unit = "decisions/s"                                                                 \
     }
 
-#define DECIDE_CASE(label, ...)                                                                    \
+#define DECIDE_CASE(n, label, ...)                                                                 \
     {                                                                                              \
-        .name = "decide", .parameters = label, .settings = &(const DecideBench){__VA_ARGS__},      \
+        .name = n, .parameters = label, .settings = &(const DecideBench){__VA_ARGS__},             \
         .begin = begin_decide, .run = run_decide, .end = end_decide, .work = count_decisions,      \
         .rate_unit = "decisions/s"                                                                 \
     }
 
 // 512 hidden units and three slots as published; tiny has 64 and two
 static const EsBenchCase cases[] = {
-    POLICY_CASE("act", "E=1 H=512 S=3", WAY_ACT, 512, 3, 1, 0),
-    POLICY_CASE("act", "E=4 H=512 S=3", WAY_ACT, 512, 3, 4, 0),
-    POLICY_CASE("act", "E=16 H=512 S=3", WAY_ACT, 512, 3, 16, 0),
-    POLICY_CASE("act", "E=64 H=512 S=3", WAY_ACT, 512, 3, 64, 0),
-    POLICY_CASE("act", "E=256 H=512 S=3", WAY_ACT, 512, 3, 256, 0),
-    POLICY_CASE("act", "E=16 H=64 S=2", WAY_ACT, 64, 2, 16, 0),
-    POLICY_CASE("act", "E=256 H=64 S=2", WAY_ACT, 64, 2, 256, 0),
-    POLICY_CASE("act_tf32", "E=64 H=512 S=3", WAY_TF32, 512, 3, 64, 0),
-    POLICY_CASE("act_tf32", "E=256 H=512 S=3", WAY_TF32, 512, 3, 256, 0),
-    POLICY_CASE("act_plan", "E=64 H=512 S=3", WAY_PLAN, 512, 3, 64, 0),
-    DECIDE_CASE("E=16 H=512 S=3", 512, 3, 16),
-    DECIDE_CASE("E=64 H=512 S=3", 512, 3, 64),
-    DECIDE_CASE("E=256 H=512 S=3", 512, 3, 256),
-    DECIDE_CASE("E=16 H=64 S=2", 64, 2, 16),
-    POLICY_CASE("train", "E=16 T=150 H=512 S=3", WAY_TRAIN, 512, 3, 16, 150),
-    POLICY_CASE("train", "E=16 T=30 H=64 S=2", WAY_TRAIN, 64, 2, 16, 30),
-    POLICY_CASE("update", "E=16 T=150 H=512 S=3, 4 passes", WAY_UPDATE, 512, 3, 16, 150),
-    POLICY_CASE("update", "E=64 T=150 H=512 S=3, 4 passes", WAY_UPDATE, 512, 3, 64, 150),
+    POLICY_CASE("act", "E=1 H=512 S=3", WAY_ACT, 512, 3, 1, 0, 0),
+    POLICY_CASE("act", "E=4 H=512 S=3", WAY_ACT, 512, 3, 4, 0, 0),
+    POLICY_CASE("act", "E=16 H=512 S=3", WAY_ACT, 512, 3, 16, 0, 0),
+    POLICY_CASE("act", "E=64 H=512 S=3", WAY_ACT, 512, 3, 64, 0, 0),
+    POLICY_CASE("act", "E=256 H=512 S=3", WAY_ACT, 512, 3, 256, 0, 0),
+    POLICY_CASE("act", "E=16 H=64 S=2", WAY_ACT, 64, 2, 16, 0, 0),
+    POLICY_CASE("act", "E=256 H=64 S=2", WAY_ACT, 64, 2, 256, 0, 0),
+    POLICY_CASE("act_tf32", "E=64 H=512 S=3", WAY_TF32, 512, 3, 64, 0, 0),
+    POLICY_CASE("act_tf32", "E=256 H=512 S=3", WAY_TF32, 512, 3, 256, 0, 0),
+    POLICY_CASE("act_plan", "E=64 H=512 S=3", WAY_PLAN, 512, 3, 64, 0, 0),
+    DECIDE_CASE("decide", "E=1 H=512 S=3", 512, 3, 1, 0),
+    DECIDE_CASE("decide", "E=16 H=512 S=3", 512, 3, 16, 0),
+    DECIDE_CASE("decide", "E=64 H=512 S=3", 512, 3, 64, 0),
+    DECIDE_CASE("decide", "E=256 H=512 S=3", 512, 3, 256, 0),
+    DECIDE_CASE("decide", "E=16 H=64 S=2", 64, 2, 16, 0),
+    POLICY_CASE("train", "E=16 T=150 H=512 S=3", WAY_TRAIN, 512, 3, 16, 150, 0),
+    POLICY_CASE("train", "E=16 T=30 H=64 S=2", WAY_TRAIN, 64, 2, 16, 30, 0),
+    POLICY_CASE("update", "E=16 T=150 H=512 S=3, 4 passes", WAY_UPDATE, 512, 3, 16, 150, 0),
+    POLICY_CASE("update", "E=64 T=150 H=512 S=3, 4 passes", WAY_UPDATE, 512, 3, 64, 150, 0),
+    POLICY_CASE("act_set", "E=1 H=512 S=3", WAY_ACT, 512, 3, 1, 0, 1),
+    POLICY_CASE("act_set", "E=16 H=512 S=3", WAY_ACT, 512, 3, 16, 0, 1),
+    POLICY_CASE("act_set", "E=64 H=512 S=3", WAY_ACT, 512, 3, 64, 0, 1),
+    POLICY_CASE("act_set", "E=64 H=512 S=12", WAY_ACT, 512, 12, 64, 0, 1),
+    POLICY_CASE("act_set_plan", "E=64 H=512 S=3", WAY_PLAN, 512, 3, 64, 0, 1),
+    DECIDE_CASE("decide_set", "E=1 H=512 S=3", 512, 3, 1, 1),
+    DECIDE_CASE("decide_set", "E=16 H=512 S=3", 512, 3, 16, 1),
+    DECIDE_CASE("decide_set", "E=64 H=512 S=3", 512, 3, 64, 1),
+    DECIDE_CASE("decide_set", "E=64 H=512 S=12", 512, 12, 64, 1),
+    POLICY_CASE("train_set", "E=16 T=150 H=512 S=3", WAY_TRAIN, 512, 3, 16, 150, 1),
+    POLICY_CASE("train_set", "E=16 T=30 H=64 S=2", WAY_TRAIN, 64, 2, 16, 30, 1),
+    POLICY_CASE("update_set", "E=64 T=150 H=512 S=3, 4 passes", WAY_UPDATE, 512, 3, 64, 150, 1),
 };
 
 // Acting and deciding of as many environments as the command line says.
@@ -488,12 +514,12 @@ static EsStatus choose_policy(const EsBenchHost *wanted, EsBenchCase *custom, in
         chosen = (PolicyBench){.way = WAY_ACT, .n_hidden = 512, .n_slots = 3, .n_envs = 64};
         chosen.n_envs = wanted->n_envs > 0 ? wanted->n_envs : chosen.n_envs;
         chosen.n_hidden = wanted->n_hidden > 0 ? wanted->n_hidden : chosen.n_hidden;
-        decided = (DecideBench){chosen.n_hidden, chosen.n_slots, chosen.n_envs};
+        decided = (DecideBench){chosen.n_hidden, chosen.n_slots, chosen.n_envs, 0};
         snprintf(parameters, sizeof parameters, "E=%d H=%d S=3", chosen.n_envs, chosen.n_hidden);
         custom[0] = cases[0];
         custom[0].parameters = parameters;
         custom[0].settings = &chosen;
-        custom[1] = (EsBenchCase)DECIDE_CASE(parameters, 0);
+        custom[1] = (EsBenchCase)DECIDE_CASE("decide", parameters, 0, 0, 0, 0);
         custom[1].settings = &decided;
     }
     return ES_STATUS_OK;

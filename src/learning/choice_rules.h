@@ -30,25 +30,35 @@ static inline ES_HOST_DEVICE double es_choice_floor(float floor, int n_legal) {
     return (double)floor < most ? (double)floor : most;
 }
 
-// p[n]; 0 where illegal. Returns the number of legal actions; with none of them p is all 0. A legal
-// logit that is NaN makes every legal p NaN.
-static inline ES_HOST_DEVICE int es_choice_probabilities(const float *logits, int n, uint64_t mask,
-                                                         float floor, double *p) {
-    int n_legal = 0;
+// The parts of es_choice_probabilities: the largest legal logit, and how many are legal;
+static inline ES_HOST_DEVICE double es_choice_top(const float *logits, int n, uint64_t mask,
+                                                  int *n_legal) {
     double top = -es_math_infinity();
+    *n_legal = 0;
     for (int i = 0; i < n; i++) {
         if (es_choice_is_legal(mask, i)) {
-            n_legal++;
+            ++*n_legal;
             top = (double)logits[i] > top ? (double)logits[i] : top;
         }
     }
+    return top;
+}
+
+// the weight of one action, whatever the others are;
+static inline ES_HOST_DEVICE double es_choice_weight(const float *logits, int i, uint64_t mask,
+                                                     double top) {
+    return es_choice_is_legal(mask, i) ? es_math_exp((double)logits[i] - top) : 0.0;
+}
+
+// weights p[n] to probabilities.
+static inline ES_HOST_DEVICE void es_choice_mix(int n, uint64_t mask, float floor, int n_legal,
+                                                double *p) {
     double sum = 0;
     for (int i = 0; i < n; i++) {
-        p[i] = es_choice_is_legal(mask, i) ? es_math_exp((double)logits[i] - top) : 0.0;
         sum += p[i];
     }
     if (n_legal == 0) {
-        return 0;
+        return;
     }
     double f = es_choice_floor(floor, n_legal);
     double scale = (1 - n_legal * f) / sum;
@@ -57,6 +67,18 @@ static inline ES_HOST_DEVICE int es_choice_probabilities(const float *logits, in
             p[i] = p[i] * scale + f;
         }
     }
+}
+
+// p[n]; 0 where illegal. Returns the number of legal actions; with none of them p is all 0. A legal
+// logit that is NaN makes every legal p NaN.
+static inline ES_HOST_DEVICE int es_choice_probabilities(const float *logits, int n, uint64_t mask,
+                                                         float floor, double *p) {
+    int n_legal = 0;
+    double top = es_choice_top(logits, n, mask, &n_legal);
+    for (int i = 0; i < n; i++) {
+        p[i] = es_choice_weight(logits, i, mask, top);
+    }
+    es_choice_mix(n, mask, floor, n_legal, p);
     return n_legal;
 }
 

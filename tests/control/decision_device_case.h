@@ -33,6 +33,7 @@ typedef struct DecisionPair {
 
     // what was seen
     int64_t n_steps, n_rollbacks, n_forced, n_different, n_ops[ES_N_GROWTH_OPS];
+    int64_t n_narrowed; // decisions from which a budget took values
 } DecisionPair;
 
 static inline void send(DecisionPair *pair, void *to, const void *from, size_t bytes) {

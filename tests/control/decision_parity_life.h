@@ -1,5 +1,6 @@
 // Random lives of environments in which every rule of the decision phase is asked in every step:
-// observation, heuristic, uniform and learned choice with its gradient, reward in all its modes.
+// observations of both versions, heuristic, uniform and learned choice with its gradient, from a
+// table, too, reward in all its modes; with and without a budget of parameters.
 // Written once for CPU and CUDA, so that the two can be compared.
 //
 // Losses, gradients, accuracies and logits are random numbers of (environment, step); some are NaN
@@ -8,8 +9,8 @@
 #define ES_TESTS_CONTROL_DECISION_PARITY_LIFE_H
 
 #include "control/rules/heuristic_rules.h"
-#include "control/rules/observation_rules.h"
 #include "control/rules/sampling_rules.h"
+#include "control/rules/set_observation_rules.h"
 #include "growth/rules/contribution_rules.h"
 #include "growth/rules/lifecycle_rules.h"
 #include "reward/reward_rules.h"
@@ -20,6 +21,8 @@
 #define LIFE_FEATURES (ES_OBSERVATION_HOST + ES_OBSERVATION_SLOT * ES_SLOTS_MAX)
 #define LIFE_LOGITS   (ES_SLOTS_MAX + 13 + 4 + 3 + 3 + 4 + 5 + 6)
 #define LIFE_TERMS    11 // of EsRewardTerms
+#define LIFE_SET      (ES_SET_OBSERVATION_HOST + ES_SET_OBSERVATION_SLOT * ES_SLOTS_MAX)
+#define LIFE_TABLE    (6 + 53 * ES_SLOTS_MAX)
 
 typedef enum LifeDriver {
     LIFE_BY_HEURISTIC,
@@ -43,6 +46,11 @@ typedef struct LifeSettings {
     X(int32_t, blueprints, ES_SLOTS_MAX)                                                           \
     X(uint16_t, mask_slots, ES_N_GROWTH_OPS)                                                       \
     X(uint16_t, mask_heads, ES_N_HEADS)                                                            \
+    X(float, set_features, LIFE_SET)                                                               \
+    X(uint16_t, over_budget, ES_SLOTS_MAX)                                                         \
+    X(uint16_t, gate_over_budget, ES_SLOTS_MAX)                                                    \
+    X(int8_t, table_action, ES_N_HEADS)                                                            \
+    X(float, table, 3)                                                                             \
     X(int8_t, heuristic_action, ES_N_HEADS)                                                        \
     X(int8_t, uniform_action, ES_N_HEADS)                                                          \
     X(int8_t, drawn_action, ES_N_HEADS)                                                            \
@@ -245,6 +253,21 @@ static inline ES_HOST_DEVICE void life_choose_learned(const LifeSettings *s,
     life_slopes(s, logits, &legality, &drawn.action, key, results->d_logits);
 }
 
+// The choice of version 2: a table whose numbers repeat, so that few are drawn.
+static inline ES_HOST_DEVICE void life_choose_from_table(const LifeSettings *s,
+                                                         const EsActionMasks *masks, LifeKey key,
+                                                         LifeResults *results) {
+    float drawn[LIFE_LOGITS], table[LIFE_TABLE];
+    EsActionKey action_key = {LIFE_SEED + 2, key.env, key.step};
+    life_draw_logits(key, LIFE_DRAW_LOGITS, LIFE_LOGITS, drawn);
+    for (int i = 0; i < es_choice_table_size(s->growth.n_slots); i++) {
+        table[i] = drawn[i % LIFE_LOGITS];
+    }
+    EsLogits logits = {table, s->growth.n_slots, 1};
+    EsSampled sampled = es_policy_sample_from(&logits, masks, s->floor, &action_key, 0);
+    life_keep_sampled(&sampled, results->table_action, results->table);
+}
+
 // One choice of 1 to 64 values under any mask, the empty one among them.
 static inline ES_HOST_DEVICE void life_choose_in_row(LifeKey key, LifeResults *results) {
     float logits[ES_CHOICE_MAX];
@@ -293,12 +316,17 @@ static inline ES_HOST_DEVICE EsAction life_choose(const LifeSettings *s, LifeWor
     for (int head = 0; head < ES_N_HEADS; head++) {
         results->mask_heads[head] = masks.head[head];
     }
+    for (int slot = 0; slot < ES_SLOTS_MAX; slot++) {
+        results->over_budget[slot] = masks.over_budget[slot];
+        results->gate_over_budget[slot] = masks.gate_over_budget[slot];
+    }
     EsAction heuristic = es_heuristic_decide(&world->rules, &s->growth, &world->env, world->seeds,
                                              &masks, &world->memory);
     EsAction uniform = es_uniform_action(&action_key, &masks);
     life_keep_action(&heuristic, results->heuristic_action);
     life_keep_action(&uniform, results->uniform_action);
     life_choose_learned(s, &masks, key, &drawn, &best, results);
+    life_choose_from_table(s, &masks, key, results);
     life_choose_in_row(key, results);
     switch (key.env / LIFE_KINDS % LIFE_DRIVERS) {
     case LIFE_BY_HEURISTIC:
@@ -356,6 +384,8 @@ static inline ES_HOST_DEVICE void life_step(const LifeSettings *kinds, LifeWorld
     }
     life_measure(s, world, key);
     es_env_observe(&s->growth, &world->env, world->seeds, world->results.features,
+                   world->results.blueprints);
+    es_set_observe(&s->growth, &world->env, world->seeds, world->results.set_features,
                    world->results.blueprints);
     EsAction action = life_choose(s, world, key);
     for (int32_t i = 0; i < s->growth.n_slots; i++) {

@@ -130,14 +130,115 @@ static inline EsDevice *open_cpu(void) {
     return device;
 }
 
-// A small learned policy in training; with fewer units the value can be 0 everywhere.
-static inline EsPolicy *create_learned(const Hosts *hosts, EsDevice *device, uint64_t seed) {
+// A small learned policy of a version, in training; with fewer units the value can be 0 everywhere.
+static inline EsPolicy *create_version(const Hosts *hosts, EsDevice *device, int version,
+                                       uint64_t seed) {
     EsPolicy *policy = NULL;
     EsPolicySpec spec = es_policy_spec_default(hosts->state.n_slots, 64);
+    spec.is_set = version == ES_SET_OBSERVATION_VERSION;
     EsPpoSettings ppo = es_policy_ppo_defaults();
     EsPolicyContext context = hosts_context(hosts, device, seed);
     REQUIRE_OK(es_policy_create(&spec, &ppo, &context, hosts->settings.episode_steps, &policy));
     return policy;
+}
+
+static inline EsPolicy *create_learned(const Hosts *hosts, EsDevice *device, uint64_t seed) {
+    return create_version(hosts, device, ES_OBSERVATION_VERSION, seed);
+}
+
+// Blueprints and gates that cost something, places of slots, and a limit of parameters that is too
+// small for the larger ones.
+static inline void hosts_limit(Hosts *hosts) {
+    EsGrowthSettings *g = &hosts->settings;
+    g->n_host_parameters = 1000;
+    g->max_parameters = 1250;
+    for (int32_t s = 0; s < g->n_slots; s++) {
+        g->slot_channels[s] = 8 << (s % 4);
+        g->slot_side[s] = 32 >> (s % 4);
+        g->slot_pool[s] = s % 3;
+        g->slot_column[s] = s;
+        g->gate_parameters[s] = 60 + 10 * s;
+        for (int32_t b = 0; b < ES_N_BLUEPRINT_IDS; b++) {
+            g->blueprint_parameters[s][b] = 90 * b + 20 * s;
+        }
+    }
+}
+
+// --- probabilities of decisions ---
+
+// Log probability of an action from the logits and masks that it was drawn with.
+static inline double acted_log_probability(const EsLogits *logits, const EsActionMasks *masks,
+                                           const float *floor, const EsAction *action) {
+    int32_t op = es_action_value(action, ES_HEAD_OP), S = logits->n_slots;
+    int32_t slot = es_action_value(action, ES_HEAD_SLOT);
+    double p[ES_CHOICE_MAX], sum = 0;
+    float scores[ES_SLOTS_MAX];
+    for (int32_t head = 0; head < ES_N_HEADS; head++) {
+        if (!es_head_matters(op, head)) {
+            continue;
+        }
+        uint32_t mask =
+            head == ES_HEAD_OP ? masks->head[ES_HEAD_OP] : es_masks_next(masks, action, op, head);
+        const float *z = logits->is_table
+                             ? es_choice_table_logits(logits->data, S, head, op, slot, scores)
+                             : logits->data + es_head_first_logit(head, S);
+        es_choice_probabilities(z, es_head_size(head, S), mask, floor[head], p);
+        sum += es_choice_log_probability(p, es_action_value(action, head));
+    }
+    return sum;
+}
+
+// The same from a row of a rollout and the logits of a training pass, as PPO sees it.
+static inline double kept_log_probability(const EsRollout *rollout, int64_t row,
+                                          const float *logits, const float *floor) {
+    int32_t S = (int32_t)rollout->shape.n_ids;
+    double p[ES_CHOICE_MAX], sum = 0;
+    for (int32_t head = 0; head < ES_N_HEADS; head++) {
+        int64_t at = row * ES_N_HEADS + head;
+        if ((rollout->used[row] >> head) & 1) {
+            es_choice_probabilities(logits + es_head_first_logit(head, S), es_head_size(head, S),
+                                    rollout->mask[at], floor[head], p);
+            sum += es_choice_log_probability(p, rollout->action[at]);
+        }
+    }
+    return sum;
+}
+
+// Of a table of logits [E, A] that a policy acts with.
+static inline EsLogits logits_of(const EsPolicy *policy, const float *logits, int64_t e) {
+    int32_t S = policy->context.settings->n_slots;
+    int is_table = es_policy_network_spec(policy->learned.network)->is_set;
+    int64_t n = is_table ? es_choice_table_size(S) : es_head_first_logit(ES_N_HEADS, S);
+    return (EsLogits){logits + e * n, S, is_table};
+}
+
+// The largest difference between what was acted on, [T E], and what the training plan says of the
+// rollout's rows, valid or not; values within the bound.
+static inline double compare_agreement(const EsPolicy *policy, const double *acted, double bound) {
+    const EsRollout *r = policy->learned.rollout;
+    EsPpoModel model = es_policy_training_model(policy->learned.network);
+    EsOutputs outputs;
+    double worst = 0;
+    REQUIRE_OK(model.begin(model.context, r));
+    REQUIRE_OK(model.forward(model.context, 0, &outputs));
+    for (int64_t row = 0; row < r->n_rows; row++) {
+        double kept = kept_log_probability(r, row, outputs.logits + row * r->shape.policy.n_logits,
+                                           policy->learned.floor);
+        worst = fmax(worst, fabs(kept - acted[row]));
+        EXPECT_NEAR(outputs.value[row], r->value[row], bound);
+    }
+    return worst;
+}
+
+// Counts decisions of which the budget took values away.
+static inline int is_narrowed(const EsActionMasks *masks, const EsAction *action) {
+    int32_t op = es_action_value(action, ES_HEAD_OP);
+    int n = 0;
+    for (int32_t head = 0; head < ES_HEAD_OP; head++) {
+        n += es_head_matters(op, head) &&
+             es_masks_next(masks, action, op, head) != es_masks_head(masks, op, head);
+    }
+    return n > 0;
 }
 
 #endif

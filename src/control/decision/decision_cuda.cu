@@ -4,15 +4,17 @@
 // Environments take different branches all the time, so none shares a warp with another: the lanes
 // of a warp load the slots of one environment, then one lane goes on.
 #include "control/decision/decision_internal.h"
-#include "control/rules/observation_rules.h"
+#include "control/rules/set_observation_rules.h"
 #include "kernels/cuda/cuda_common.cuh"
 #include "learning/normaliser.h"
 
-#define WARP         32
-#define HOST_THREAD  WARP // observes the host while the warp before it observes slots
-#define N_OBSERVING  (2 * WARP)
-#define FEATURES_MAX (ES_OBSERVATION_HOST + ES_OBSERVATION_SLOT * ES_SLOTS_MAX)
-static_assert(ES_SLOTS_MAX <= WARP, "a lane per slot");
+#define WARP             32
+#define HOST_THREAD      WARP // observes the host while the warp before it observes slots
+#define N_OBSERVING      (2 * WARP)
+#define FEATURES_MAX     (ES_OBSERVATION_HOST + ES_OBSERVATION_SLOT * ES_SLOTS_MAX)
+#define SET_FEATURES_MAX (ES_SET_OBSERVATION_HOST + ES_SET_OBSERVATION_SLOT * ES_SLOTS_MAX)
+#define LOGITS_MAX       1024
+static_assert(ES_SLOTS_MAX <= WARP, "a lane per slot, and per value of a head");
 
 // --- before the decision ---
 
@@ -47,7 +49,7 @@ static __global__ void observe_kernel(EsDecisionView view, EsGrowthState state) 
     if (s < view.n_slots) {
         int32_t blueprint = es_observe_blueprint(&seeds[s]);
         es_observe_slot(settings, &seeds[s], raw + ES_OBSERVATION_HOST + ES_OBSERVATION_SLOT * s);
-        view.blueprints[e * view.n_slots + s] = blueprint;
+        view.inputs.blueprints[e * view.n_slots + s] = blueprint;
         if (row >= 0) {
             view.rollout.ids[row * view.n_slots + s] = blueprint;
         }
@@ -60,9 +62,75 @@ static __global__ void observe_kernel(EsDecisionView view, EsGrowthState state) 
     __syncthreads();
     for (int32_t d = (int32_t)threadIdx.x; d < n_features; d += N_OBSERVING) {
         float x = es_feature_normalise(raw[d], view.mean[d], view.deviation[d]);
-        view.features[e * n_features + d] = x;
+        view.inputs.features[e * n_features + d] = x;
         if (row >= 0) {
             view.rollout.features[row * n_features + d] = x;
+            view.raw[row * n_features + d] = raw[d];
+        }
+    }
+}
+
+// Warps of a block that observe version 2: seeds, the episode so far, the settings; the others
+// share places of slots and costs of blueprints, whose logarithms take longest.
+enum { SEED_WARP, COURSE_WARP, SETTINGS_WARP, FIRST_PLACE_WARP, N_SET_WARPS = 8 };
+
+// Returns the part of a slot in an observation.
+static __device__ float *slot_part(float *raw, int32_t s) {
+    return raw + ES_SET_OBSERVATION_HOST + ES_SET_OBSERVATION_SLOT * s;
+}
+
+// Places and costs: an item for each blueprint of each slot, and one for the slot itself.
+static __device__ void observe_places(const EsGrowthSettings *settings, const EsSeed *seeds,
+                                      int32_t first, float *raw) {
+    int64_t left = es_parameters_left(settings, seeds);
+    const int32_t n_items = ES_N_BLUEPRINT_IDS + 1;
+    for (int32_t i = first; i < settings->n_slots * n_items;
+         i += (N_SET_WARPS - FIRST_PLACE_WARP) * WARP) {
+        int32_t s = i / n_items, blueprint = i % n_items;
+        if (blueprint < ES_N_BLUEPRINT_IDS) {
+            es_set_observe_cost(settings, s, blueprint, left, slot_part(raw, s));
+        } else {
+            es_set_observe_place(settings, s, left, slot_part(raw, s));
+        }
+    }
+}
+
+// A block per environment: the parts of es_set_observe, side by side.
+static __global__ void observe_set_kernel(EsDecisionView view, EsGrowthState state) {
+    __shared__ EsSeed seeds[ES_SLOTS_MAX];
+    __shared__ float raw[SET_FEATURES_MAX];
+    const EsGrowthSettings *settings = &view.round->growth;
+    int64_t e = blockIdx.x, row = open_row(&view, e);
+    int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
+    int32_t n_features = es_set_observation_size(view.n_slots);
+    load_and_latch(&view, &state, (size_t)e, seeds);
+    if (warp == SEED_WARP && lane < view.n_slots) {
+        int32_t blueprint = es_observe_blueprint(&seeds[lane]);
+        es_set_observe_seed(settings, &seeds[lane], slot_part(raw, lane));
+        view.inputs.blueprints[e * view.n_slots + lane] = blueprint;
+        if (row >= 0) {
+            view.rollout.ids[row * view.n_slots + lane] = blueprint;
+        }
+    } else if (warp == COURSE_WARP && lane == 0) {
+        EsGrowthEnv env = es_growth_env_load(&state.env, (size_t)e);
+        es_set_observe_course(settings, &env, seeds, raw);
+        view.is_reset[e] = env.refusal == ES_REFUSAL_ROLLED_BACK; // as in version 1
+    } else if (warp == SETTINGS_WARP && lane == 0) {
+        EsGrowthEnv env = es_growth_env_load(&state.env, (size_t)e);
+        es_set_observe_settings(settings, &env, seeds, raw);
+    } else if (warp >= FIRST_PLACE_WARP) {
+        observe_places(settings, seeds, (int32_t)threadIdx.x - FIRST_PLACE_WARP * WARP, raw);
+    }
+    __syncthreads();
+    for (int32_t d = (int32_t)threadIdx.x; d < n_features; d += N_SET_WARPS * WARP) {
+        const int32_t n_host = ES_SET_OBSERVATION_HOST;
+        if (d < n_host) {
+            view.inputs.features[e * n_host + d] = raw[d];
+        } else {
+            view.inputs.slots[e * (n_features - n_host) + d - n_host] = raw[d];
+        }
+        if (row >= 0) {
+            view.rollout.features[row * n_features + d] = raw[d];
             view.raw[row * n_features + d] = raw[d];
         }
     }
@@ -71,7 +139,8 @@ static __global__ void observe_kernel(EsDecisionView view, EsGrowthState state) 
 static void queue_observe(EsStream *stream, const EsDecisionView *view,
                           const EsGrowthState *state) {
     EsLaunch launch(stream, "decision_observe");
-    launch.start(observe_kernel, dim3((unsigned)view->n_envs), dim3(N_OBSERVING), *view, *state);
+    launch.start(view->is_set ? observe_set_kernel : observe_kernel, dim3((unsigned)view->n_envs),
+                 dim3(view->is_set ? N_SET_WARPS * WARP : N_OBSERVING), *view, *state);
 }
 
 // --- the decision ---
@@ -83,18 +152,40 @@ static __device__ EsActionKey action_key(const EsDecisionRound *round, const EsG
     return key;
 }
 
-// A warp per environment, of which one lane draws.
+// es_choice_probabilities by a warp: a lane takes the exponential of an action, on which a draw
+// spends most of its time. All lanes call with the same arguments and get the same p.
+static __device__ int share_probabilities(const float *logits, int n, uint64_t mask, float floor,
+                                          double *p) {
+    int n_legal = 0, lane = (int)threadIdx.x % WARP;
+    double top = es_choice_top(logits, n, mask, &n_legal);
+    double own = lane < n ? es_choice_weight(logits, lane, mask, top) : 0.0;
+    for (int i = 0; i < n; i++) {
+        p[i] = __shfl_sync(0xFFFFFFFFu, own, i);
+    }
+    es_choice_mix(n, mask, floor, n_legal, p);
+    return n_legal;
+}
+
+// A warp per environment: its lanes load the logits and draw together, one of them writes.
 static __global__ void sample_kernel(EsDecisionView view, EsGrowthState state,
                                      const EsActionMasks *masks, EsAction *actions) {
+    __shared__ float logits[LOGITS_MAX];
     const EsDecisionRound *round = view.round;
-    int64_t e = blockIdx.x, n_logits = es_head_first_logit(ES_N_HEADS, view.n_slots);
+    int64_t e = blockIdx.x;
+    int32_t n_logits = view.is_set ? es_choice_table_size(view.n_slots)
+                                   : es_head_first_logit(ES_N_HEADS, view.n_slots);
+    for (int32_t i = (int32_t)threadIdx.x; i < n_logits; i += WARP) {
+        logits[i] = view.logits[e * n_logits + i];
+    }
+    __syncthreads();
+    EsActionMasks legal = masks[e];
+    EsActionKey key = action_key(round, &state, e);
+    EsLogits given = {logits, view.n_slots, view.is_set};
+    EsSampled sampled = es_policy_sample_by(share_probabilities, &given, &legal, round->floor, &key,
+                                            round->is_greedy);
     if (threadIdx.x != 0) {
         return;
     }
-    EsActionMasks legal = masks[e];
-    EsActionKey key = action_key(round, &state, e);
-    EsSampled sampled = es_policy_sample(view.logits + e * n_logits, view.n_slots, &legal,
-                                         round->floor, &key, round->is_greedy);
     EsActionStats stats;
     stats.confidence = sampled.confidence;
     stats.entropy = sampled.entropy;
@@ -105,13 +196,14 @@ static __global__ void sample_kernel(EsDecisionView view, EsGrowthState state,
     view.action_stats[e] = stats;
     int64_t row = open_row(&view, e);
     if (row >= 0) {
-        es_decision_keep_choice(&view.rollout, row, &legal, &sampled, view.value[e]);
+        es_decision_keep_choice(&view.rollout, row, &legal, view.is_set, &sampled, view.value[e]);
         es_decision_keep_targets(&view.rollout, row, &state, e);
     }
 }
 
 static void queue_sample(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state,
                          const EsActionMasks *masks, EsAction *actions) {
+    ES_ASSERT(es_choice_table_size(view->n_slots) <= LOGITS_MAX); // version 1 has fewer
     EsLaunch launch(stream, "decision_sample");
     launch.start(sample_kernel, dim3((unsigned)view->n_envs), dim3(WARP), *view, *state, masks,
                  actions);

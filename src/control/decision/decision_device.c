@@ -23,14 +23,12 @@ typedef struct Layout {
 static Layout lay_out(const EsPolicy *policy, const EsRewardView *reward, size_t report_bytes) {
     const EsRollout *rollout = policy->learned.rollout;
     size_t n_envs = (size_t)policy->context.n_envs;
-    int is_learned = policy->kind == ES_POLICY_LEARNED;
-    size_t n_features =
-        is_learned ? (size_t)es_observation_size(policy->context.settings->n_slots) : 0;
+    size_t n_scales = (size_t)policy->learned.features.n_features;
     Layout l;
     memset(&l, 0, sizeof l);
     l.round = es_slab_add(&l.bytes, sizeof(EsDecisionRound));
-    l.mean = es_slab_add(&l.bytes, n_features * sizeof(double));
-    l.deviation = es_slab_add(&l.bytes, n_features * sizeof(double));
+    l.mean = es_slab_add(&l.bytes, n_scales * sizeof(double));
+    l.deviation = es_slab_add(&l.bytes, n_scales * sizeof(double));
     l.memory = es_slab_add(&l.bytes, policy->memory != NULL ? n_envs * sizeof(EsHeuristic) : 0);
     l.entries = es_slab_add(&l.bytes, (size_t)policy->schedule.n_entries * sizeof(EsScheduleEntry));
     l.reward = es_slab_add(&l.bytes, reward->memory_bytes);
@@ -40,7 +38,8 @@ static Layout lay_out(const EsPolicy *policy, const EsRewardView *reward, size_t
     l.report = es_slab_add(&l.bytes, report_bytes);
     if (rollout != NULL) {
         l.rollout = es_slab_add(&l.bytes, rollout->slab_bytes);
-        l.raw = es_slab_add(&l.bytes, (size_t)rollout->n_rows * n_features * sizeof(float));
+        l.raw = es_slab_add(&l.bytes, (size_t)rollout->n_rows * (size_t)rollout->shape.n_features *
+                                          sizeof(float));
     }
     return l;
 }
@@ -91,9 +90,8 @@ static void bind(EsDecisionDevice *decision, const Layout *l) {
     view->is_reset = memory + l->is_reset;
     es_decision_place_report(decision, memory + l->report);
     if (policy->kind == ES_POLICY_LEARNED) {
-        EsPolicyInputs inputs = es_policy_inference_inputs(policy->learned.network);
-        view->features = inputs.features;
-        view->blueprints = inputs.blueprints;
+        view->is_set = es_policy_network_spec(policy->learned.network)->is_set;
+        view->inputs = es_policy_inference_inputs(policy->learned.network);
     }
     if (policy->learned.rollout != NULL) {
         view->has_rollout = 1;
@@ -304,9 +302,8 @@ static EsStatus queue_choose(void *context, EsStream *stream) {
         return es_device_status(decision->device);
     }
     decision->kernels->observe(stream, view, &work->state);
-    ES_TRY(es_policy_inference_act_queued(decision->policy->learned.network, stream, view->features,
-                                          view->blueprints, view->is_reset, &view->logits,
-                                          &view->value));
+    ES_TRY(es_policy_inference_act_queued(decision->policy->learned.network, stream, view->is_reset,
+                                          &view->logits, &view->value));
     decision->kernels->sample(stream, view, &work->state, work->masks, work->actions);
     return es_device_status(decision->device);
 }

@@ -36,11 +36,11 @@ typedef struct EsDecisionView {
     double *totals;                 // of the report                          [E]
 
     // learned
-    const double *mean, *deviation; // of features                            [D]
+    int32_t is_set;                 // version 2: features are not normalised, logits are tables
+    const double *mean, *deviation; // of features, version 1                 [D]
     EsActionStats *action_stats;    // of the report                          [E]
     uint8_t *is_reset;              // the network forgets before this step   [E]
-    float *features;                // the network's input                    [E, D]
-    int32_t *blueprints;            // likewise                               [E, S]
+    EsPolicyInputs inputs;          // the network's
     const float *logits, *value;    // its outputs                            [E, A], [E]
 
     // in training

@@ -442,11 +442,9 @@ static void sample_all(EsPolicy *policy, const EsGrowthState *state, const EsAct
         };
         if (learned->rollout != NULL) {
             int64_t row = es_rollout_row(learned->rollout, learned->t, e);
-            es_decision_keep_choice(&rollout, row, &masks[e], &sampled, outputs->value[e]);
+            es_decision_keep_choice(&rollout, row, &masks[e], is_table, &sampled,
+                                    outputs->value[e]);
             es_decision_keep_targets(&rollout, row, state, e);
-            if (is_table) { // a head has logits only under an operation that reads it
-                rollout.available[row] = rollout.used[row];
-            }
         }
     }
 }

@@ -1,6 +1,6 @@
 // Inference with a policy network: one step of all environments by the acting plan, or fused on
 // CUDA, with the recurrent state carried on. The fused step is its layers as jobs: which weights,
-// which inputs, where to; the kernels are in policy_inference_cuda.cu.
+// which inputs, where to; the kernels are in policy_inference_cuda.cu. A line is a launch.
 //
 //     features   u = W [observation; embeddings], and the gates' share from h; sums of u
 //     projection x = W ReLU(LN(u)), only where F is not H
@@ -8,6 +8,17 @@
 //     first      first layers of all heads and the value, of z = LN(h) + x
 //     second     the blueprint's and the value's; the other heads' last
 //     tail       the blueprint's last, the value's last two; h and c into place
+//
+// Version 2, whose slots are rows of their own in some layers:
+//
+//     slots      first layer of the encoder, of all slots; the host's layer; sums of both
+//     encodings  second layer of the encoder; the gates' share from h
+//     features   u = W [ReLU(LN(host)); mean and maximum of the encodings]; slots' share of some
+//                heads
+//     lstm       as above
+//     first      core's share of all heads, the value's first layer; slots' share of the others
+//     second     last layers of all heads for all slots; beside it the tail: the value's last
+//                three; h and c into place
 #include "control/policy/policy_inference_internal.h"
 
 #include <math.h>
@@ -15,18 +26,27 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "control/policy/policy_inference_internal.h"
+#include "control/rules/sampling_rules.h"
 #include "growth/rules/growth_names.h"
 #include "kernels/kernels.h"
 
+#define LAYERS_BEFORE 3 // the LSTM, at most
+
 struct EsPolicyAct {
     EsDevice *device; // borrowed
-    int is_tf32, has_projection;
+    int is_tf32, is_set;
+    int has_projection; // version 1
     EsPolicyShape shape;
     void *memory; // owned: all intermediate values
-    EsActLayer features, projection, first, second;
+    int n_before;
+    EsActLayer before[LAYERS_BEFORE];
+    EsActLayer first, second;
     EsActLstm lstm;
     EsActTail tail;
+    // jobs whose inputs are the caller's
+    EsActJob *observed; // features
+    EsActJob *embedded; // blueprints; version 2: slots, too
+    EsActJob *gates;    // h
 };
 
 // Finds weights by name and hands out memory: first counts, then divides the allocation.
@@ -69,6 +89,7 @@ static EsActInput rectified(EsActInput input) {
 static EsActInput normalised(const Builder *builder, EsActInput input, const char *norm,
                              const float *sums, int sum_width) {
     input.source = ES_ACT_NORMALISED;
+    input.norm_width = input.width;
     input.gamma = parameter(builder, norm, "gamma");
     input.beta = parameter(builder, norm, "beta");
     input.sums = sums;
@@ -76,63 +97,80 @@ static EsActInput normalised(const Builder *builder, EsActInput input, const cha
     return input;
 }
 
+// [observation; embeddings of n_slots blueprints]
+static EsActInput observed(const Builder *builder, int n_observed, int n_slots) {
+    const EsGraph *graph = builder->graph;
+    EsValueId table = es_graph_find(graph, "blueprint_embedding.table");
+    ES_ASSERT(table != ES_NO_VALUE);
+    int embedding_width = (int)graph->values[table].dim[2];
+    return (EsActInput){.source = ES_ACT_OBSERVED,
+                        .width = n_observed + embedding_width * n_slots,
+                        .pitch = n_observed,
+                        .embedding = builder->parameters + graph->values[table].slab_offset,
+                        .n_slots = n_slots,
+                        .n_blueprints = (int)graph->values[table].dim[1],
+                        .embedding_width = embedding_width};
+}
+
 // --- layers ---
 
 // Rows of y are a multiple of four floats apart.
-static EsActJob *add_product(EsActLayer *layer, const float *weight, const float *bias,
-                             EsActInput input, int n_outputs) {
+static EsActJob *add_product(EsActLayer *layer, int64_t n_rows, const float *weight,
+                             const float *bias, EsActInput input, int n_outputs) {
     ES_ASSERT(layer->n_jobs < ES_ACT_JOBS_MAX);
     EsActJob *job = &layer->job[layer->n_jobs++];
     *job = (EsActJob){.input = input,
+                      .n_rows = n_rows,
                       .weight = weight,
                       .bias = bias,
                       .n_outputs = n_outputs,
-                      .pitch = (n_outputs + 3) / 4 * 4};
+                      .pitch = (n_outputs + 3) / 4 * 4,
+                      .n_members = 1};
     return job;
 }
 
-static EsActJob *add_job(const Builder *builder, EsActLayer *layer, const char *name,
-                         EsActInput input, int n_outputs) {
-    return add_product(layer, parameter(builder, name, "weight"), parameter(builder, name, "bias"),
-                       input, n_outputs);
+static EsActJob *add_job(const Builder *builder, EsActLayer *layer, int64_t n_rows,
+                         const char *name, EsActInput input, int n_outputs) {
+    return add_product(layer, n_rows, parameter(builder, name, "weight"),
+                       parameter(builder, name, "bias"), input, n_outputs);
 }
 
-static float *give_output(Builder *builder, const EsActLayer *layer, EsActJob *job) {
-    job->y = cut(builder, layer->n_rows * job->pitch);
-    return job->y;
+static EsActInput give_output(Builder *builder, EsActJob *job) {
+    job->y = cut(builder, job->n_rows * job->pitch);
+    EsActInput next = plain(job->y, job->n_outputs);
+    next.pitch = job->pitch;
+    return next;
 }
 
-static float *give_sums(Builder *builder, const EsActLayer *layer, EsActJob *job) {
+// Returns ReLU(LN(y)) for the layer after the job.
+static EsActInput give_normalised(Builder *builder, EsActJob *job, const char *norm) {
+    EsActInput y = give_output(builder, job);
     int n_tiles = count_tiles(job->n_outputs, ES_ACT_COLUMNS);
-    job->sums = cut(builder, layer->n_rows * n_tiles * 2);
-    return job->sums;
+    job->sums = cut(builder, job->n_rows * n_tiles * 2);
+    return rectified(normalised(builder, y, norm, job->sums, ES_ACT_COLUMNS));
+}
+
+static void add_gates(Builder *builder, EsPolicyAct *act, EsActLayer *layer) {
+    int H = act->lstm.n_hidden;
+    act->gates = add_product(layer, act->lstm.n_rows, parameter(builder, "lstm", "weight_hh"),
+                             parameter(builder, "lstm", "bias_hh"), plain(NULL, H), 4 * H);
+    act->lstm.gates_h = give_output(builder, act->gates).x;
 }
 
 // Returns x as the LSTM reads it.
 static EsActInput build_features(Builder *builder, EsPolicyAct *act, const EsPolicySpec *spec) {
-    const EsGraph *graph = builder->graph;
-    EsValueId table = es_graph_find(graph, "blueprint_embedding.table");
-    ES_ASSERT(table != ES_NO_VALUE);
-    int n_observed = es_observation_size(spec->n_slots);
-    int embedding_width = (int)graph->values[table].dim[2];
-    EsActInput observed = {.source = ES_ACT_OBSERVED,
-                           .width = n_observed + embedding_width * spec->n_slots,
-                           .pitch = n_observed,
-                           .embedding = builder->parameters + graph->values[table].slab_offset,
-                           .n_slots = spec->n_slots,
-                           .n_blueprints = (int)graph->values[table].dim[1],
-                           .embedding_width = embedding_width};
-    EsActLayer *layer = &act->features;
-    EsActJob *job = add_job(builder, layer, "feature", observed, spec->n_features);
-    EsActInput x = plain(give_output(builder, layer, job), spec->n_features);
-    x.pitch = job->pitch;
-    x = rectified(
-        normalised(builder, x, "feature_norm", give_sums(builder, layer, job), ES_ACT_COLUMNS));
+    int64_t E = act->lstm.n_rows;
+    EsActLayer *layer = &act->before[act->n_before++];
+    act->observed = act->embedded = add_job(
+        builder, layer, E, "feature",
+        observed(builder, es_observation_size(spec->n_slots), spec->n_slots), spec->n_features);
+    EsActInput x = give_normalised(builder, act->observed, "feature_norm");
+    add_gates(builder, act, layer);
     if (!act->has_projection) {
         return x;
     }
-    job = add_job(builder, &act->projection, "projection", x, spec->n_hidden);
-    return plain(give_output(builder, &act->projection, job), spec->n_hidden);
+    layer = &act->before[act->n_before++];
+    return give_output(builder, add_job(builder, layer, E, "projection", x, spec->n_hidden));
 }
 
 // Returns z = LN(h) + x.
@@ -140,11 +178,7 @@ static EsActInput build_lstm(Builder *builder, EsPolicyAct *act, EsActInput x) {
     EsActLstm *lstm = &act->lstm;
     int64_t E = lstm->n_rows;
     int H = lstm->n_hidden;
-    // h is the caller's
-    EsActJob *gates = add_product(&act->features, parameter(builder, "lstm", "weight_hh"),
-                                  parameter(builder, "lstm", "bias_hh"), plain(NULL, H), 4 * H);
     lstm->x = x;
-    lstm->gates_h = give_output(builder, &act->features, gates);
     lstm->weight = parameter(builder, "lstm", "weight_ih");
     lstm->bias = parameter(builder, "lstm", "bias_ih");
     lstm->x_after = act->has_projection ? NULL : cut(builder, E * H);
@@ -160,22 +194,23 @@ static EsActInput build_lstm(Builder *builder, EsPolicyAct *act, EsActInput x) {
 
 // First layers of all heads, then those after them; the blueprint's has one more.
 static void build_heads(Builder *builder, EsPolicyAct *act, EsActInput z) {
+    int64_t E = act->lstm.n_rows;
     int H = z.width;
     for (int32_t head = 0; head < ES_N_HEADS; head++) {
         int is_deep = head == ES_HEAD_BLUEPRINT, n = act->shape.head_size[head];
         char prefix[ES_NAME_BYTES / 2], name[ES_NAME_BYTES - 8];
         snprintf(prefix, sizeof prefix, "head.%s", es_head_name(head));
         snprintf(name, sizeof name, "%s.linear0", prefix);
-        EsActJob *job = add_job(builder, &act->first, name, z, is_deep ? H : H / 2);
-        EsActInput y = rectified(plain(give_output(builder, &act->first, job), job->n_outputs));
+        EsActJob *job = add_job(builder, &act->first, E, name, z, is_deep ? H : H / 2);
+        EsActInput y = rectified(give_output(builder, job));
         snprintf(name, sizeof name, "%s.linear1", prefix);
-        job = add_job(builder, &act->second, name, y, is_deep ? H / 2 : n);
+        job = add_job(builder, &act->second, E, name, y, is_deep ? H / 2 : n);
         if (!is_deep) {
             job->pitch = act->shape.n_logits; // y is the caller's
             continue;
         }
         snprintf(name, sizeof name, "%s.linear2", prefix);
-        act->tail.head_x = give_output(builder, &act->second, job);
+        act->tail.head_x = give_output(builder, job).x;
         act->tail.head_weight = parameter(builder, name, "weight");
         act->tail.head_bias = parameter(builder, name, "bias");
         act->tail.n_logits = n;
@@ -184,15 +219,22 @@ static void build_heads(Builder *builder, EsPolicyAct *act, EsActInput z) {
 }
 
 static void build_value(Builder *builder, EsPolicyAct *act, EsActInput z) {
+    int64_t E = act->lstm.n_rows;
     int H = z.width;
     EsActTail *tail = &act->tail;
-    EsActJob *job = add_job(builder, &act->first, "value.linear0", z, H / 2);
-    EsActInput y = plain(give_output(builder, &act->first, job), H / 2);
-    y = rectified(normalised(builder, y, "value.norm0", give_sums(builder, &act->first, job),
-                             ES_ACT_COLUMNS));
-    job = add_job(builder, &act->second, "value.linear1", y, H / 4);
-    job->pitch = H / 4;
-    tail->value_x = give_output(builder, &act->second, job);
+    EsActJob *job = add_job(builder, &act->first, E, "value.linear0", z, H / 2);
+    if (act->is_set) {
+        tail->value_x = give_output(builder, job).x;
+        tail->first_gamma = parameter(builder, "value.norm0", "gamma");
+        tail->first_beta = parameter(builder, "value.norm0", "beta");
+        tail->value_weight1 = parameter(builder, "value.linear1", "weight");
+        tail->value_bias1 = parameter(builder, "value.linear1", "bias");
+    } else {
+        EsActInput y = give_normalised(builder, job, "value.norm0");
+        job = add_job(builder, &act->second, E, "value.linear1", y, H / 4);
+        job->pitch = H / 4;
+        tail->value_x = give_output(builder, job).x;
+    }
     tail->gamma = parameter(builder, "value.norm1", "gamma");
     tail->beta = parameter(builder, "value.norm1", "beta");
     tail->value_weight2 = parameter(builder, "value.linear2", "weight");
@@ -203,16 +245,85 @@ static void build_value(Builder *builder, EsPolicyAct *act, EsActInput z) {
     tail->c_after = act->lstm.c_after;
 }
 
-static void build(Builder *builder, EsPolicyAct *act, const EsPolicySpec *spec, int64_t n_rows) {
-    EsActLayer *const layers[] = {&act->features, &act->projection, &act->first, &act->second};
-    for (size_t i = 0; i < ES_COUNT_OF(layers); i++) {
-        *layers[i] = (EsActLayer){.n_rows = n_rows};
+// --- layers of version 2 ---
+
+// Slots' shares of so many heads are computed before the LSTM, of the others after it: about as
+// many tiles in either launch.
+#define HEADS_BEFORE 5
+
+// Returns the encodings, before their last ReLU, of all slots [E S, K]; and x as the LSTM reads it.
+static EsActInput build_set_features(Builder *builder, EsPolicyAct *act, const EsPolicySpec *spec,
+                                     EsActInput *x) {
+    int64_t E = act->lstm.n_rows, n_slots = E * spec->n_slots;
+    int K = es_policy_spec_encoding(spec), F = spec->n_features;
+    EsActLayer *slots = &act->before[0], *encodings = &act->before[1];
+    act->n_before = 3;
+    act->embedded = add_job(builder, slots, n_slots, "slot.linear0",
+                            observed(builder, ES_SET_OBSERVATION_SLOT, 1), K);
+    EsActInput slot = give_normalised(builder, act->embedded, "slot.norm0");
+    act->observed =
+        add_job(builder, slots, E, "host", observed(builder, ES_SET_OBSERVATION_HOST, 0), F);
+    EsActInput pooled = give_normalised(builder, act->observed, "host_norm");
+    EsActInput e =
+        give_output(builder, add_job(builder, encodings, n_slots, "slot.linear1", slot, K));
+    add_gates(builder, act, encodings);
+    pooled.source = ES_ACT_POOLED;
+    pooled.width = F + 2 * K;
+    pooled.members = e.x;
+    pooled.n_members = spec->n_slots;
+    pooled.member_width = K;
+    pooled.member_pitch = e.pitch;
+    EsActJob *feature = add_job(builder, &act->before[2], E, "feature", pooled, spec->n_hidden);
+    *x = give_normalised(builder, feature, "feature_norm");
+    return e;
+}
+
+// Heads but the operation's: the core's share and the slot's, joined by the last layer.
+static void build_set_heads(Builder *builder, EsPolicyAct *act, int n_slots, EsActInput z,
+                            EsActInput e) {
+    int64_t E = act->lstm.n_rows;
+    int H = z.width, table = es_choice_table_size(n_slots);
+    for (int32_t head = 0; head < ES_HEAD_OP; head++) {
+        char prefix[ES_NAME_BYTES / 2], name[ES_NAME_BYTES - 8];
+        snprintf(prefix, sizeof prefix, "head.%s", es_head_name(head));
+        snprintf(name, sizeof name, "%s.core", prefix);
+        EsActInput core = give_output(builder, add_job(builder, &act->first, E, name, z, H / 2));
+        snprintf(name, sizeof name, "%s.slot", prefix);
+        EsActLayer *layer = head < HEADS_BEFORE ? &act->before[2] : &act->first;
+        EsActJob *job = add_product(layer, E * n_slots, parameter(builder, name, "weight"), NULL,
+                                    rectified(e), H / 2);
+        EsActInput y = rectified(give_output(builder, job));
+        y.source = ES_ACT_JOINED;
+        y.residual = core.x;
+        y.n_members = n_slots;
+        snprintf(name, sizeof name, "%s.linear1", prefix);
+        job = add_job(builder, &act->second, E * n_slots, name, y,
+                      es_head_variants(head) * es_slot_logits(head));
+        job->pitch = table; // y is the caller's
+        job->n_members = n_slots;
+        job->member_pitch = es_slot_first_logit(ES_HEAD_OP);
     }
+    EsActInput y =
+        give_output(builder, add_job(builder, &act->first, E, "head.op.linear0", z, H / 2));
+    add_job(builder, &act->second, E, "head.op.linear1", rectified(y), ES_N_GROWTH_OPS)->pitch =
+        table;
+}
+
+static void build(Builder *builder, EsPolicyAct *act, const EsPolicySpec *spec, int64_t n_rows) {
+    memset(act->before, 0, sizeof act->before);
+    act->n_before = act->first.n_jobs = act->second.n_jobs = 0;
     act->lstm = (EsActLstm){.n_rows = n_rows, .n_hidden = spec->n_hidden};
     act->tail = (EsActTail){.n_rows = n_rows, .n_hidden = spec->n_hidden};
-    EsActInput z = build_lstm(builder, act, build_features(builder, act, spec));
-    build_heads(builder, act, z);
-    build_value(builder, act, z);
+    if (act->is_set) {
+        EsActInput x, e = build_set_features(builder, act, spec, &x);
+        EsActInput z = build_lstm(builder, act, x);
+        build_set_heads(builder, act, spec->n_slots, z, e);
+        build_value(builder, act, z);
+    } else {
+        EsActInput z = build_lstm(builder, act, build_features(builder, act, spec));
+        build_heads(builder, act, z);
+        build_value(builder, act, z);
+    }
 }
 
 // --- life ---
@@ -230,7 +341,8 @@ EsStatus es_policy_act_create(const EsPolicyGraph *graph, const EsPolicySpec *sp
     ES_TRY(es_allocate(sizeof *act, (void **)&act));
     act->device = store->device;
     act->is_tf32 = options.is_tf32;
-    act->has_projection = spec->n_features != spec->n_hidden;
+    act->is_set = spec->is_set;
+    act->has_projection = !spec->is_set && spec->n_features != spec->n_hidden;
     act->shape = es_policy_spec_shape(spec);
     Builder builder = {.graph = graph->graph, .parameters = store->parameters.data};
     build(&builder, act, spec, graph->size.n_rows);
@@ -254,51 +366,65 @@ void es_policy_act_destroy(EsPolicyAct *act) {
     }
 }
 
-int es_policy_act_launches(const EsPolicyAct *act) { return act->has_projection ? 6 : 5; }
+int es_policy_act_launches(const EsPolicyAct *act) { return act->n_before + (act->is_set ? 3 : 4); }
 
 // --- a step ---
 
 static void run(EsPolicyAct *act, EsStream *stream) {
     const EsActKernels *kernels = es_policy_act_kernels_cuda();
-    kernels->run_layer(stream, &act->features, act->is_tf32);
-    if (act->has_projection) {
-        kernels->run_layer(stream, &act->projection, act->is_tf32);
+    for (int i = 0; i < act->n_before; i++) {
+        kernels->run_layer(stream, &act->before[i], act->is_tf32);
     }
     kernels->run_lstm(stream, &act->lstm, act->is_tf32);
     kernels->run_layer(stream, &act->first, act->is_tf32);
-    kernels->run_layer(stream, &act->second, act->is_tf32);
-    kernels->run_tail(stream, &act->tail);
+    if (act->is_set) {
+        kernels->run_last(stream, &act->second, &act->tail, act->is_tf32);
+    } else {
+        kernels->run_layer(stream, &act->second, act->is_tf32);
+        kernels->run_tail(stream, &act->tail);
+    }
 }
 
-void es_policy_act_peek(EsPolicyAct *act, EsStream *stream, const float *features,
-                        const int32_t *blueprints, const uint8_t *is_reset, const float *h,
-                        const float *c, float *logits, float *value) {
-    ES_ASSERT((uintptr_t)h % 16 == 0);
-    act->features.job[0].input.x = features;
-    act->features.job[0].input.blueprints = blueprints;
-    act->features.job[1].input.x = h;
-    act->features.job[1].input.is_reset = is_reset;
-    act->lstm.c_before = c;
-    act->lstm.is_reset = is_reset;
+// The first logit of each head; of version 2 in the table.
+static void place_logits(EsPolicyAct *act, float *logits) {
     float *first = logits;
     for (int head = 0; head < ES_N_HEADS; head++) {
-        if (head == ES_HEAD_BLUEPRINT) {
+        if (act->is_set) {
+            int is_op = head == ES_HEAD_OP;
+            act->second.job[head].y =
+                is_op ? logits : logits + ES_N_GROWTH_OPS + es_slot_first_logit(head);
+        } else if (head == ES_HEAD_BLUEPRINT) {
             act->tail.logits = first;
         } else {
             act->second.job[head].y = first;
         }
         first += act->shape.head_size[head];
     }
+}
+
+void es_policy_act_peek(EsPolicyAct *act, EsStream *stream, const EsPolicyInputs *inputs,
+                        const uint8_t *is_reset, const float *h, const float *c, float *logits,
+                        float *value) {
+    ES_ASSERT((uintptr_t)h % 16 == 0);
+    act->observed->input.x = inputs->features;
+    if (act->is_set) {
+        act->embedded->input.x = inputs->slots;
+    }
+    act->embedded->input.blueprints = inputs->blueprints;
+    act->gates->input.x = h;
+    act->gates->input.is_reset = is_reset;
+    act->lstm.c_before = c;
+    act->lstm.is_reset = is_reset;
+    place_logits(act, logits);
     act->tail.value = value;
     run(act, stream);
 }
 
-void es_policy_act_queue(EsPolicyAct *act, EsStream *stream, const float *features,
-                         const int32_t *blueprints, const uint8_t *is_reset, float *h, float *c,
-                         float *logits, float *value) {
+void es_policy_act_queue(EsPolicyAct *act, EsStream *stream, const EsPolicyInputs *inputs,
+                         const uint8_t *is_reset, float *h, float *c, float *logits, float *value) {
     act->tail.h = h;
     act->tail.c = c;
-    es_policy_act_peek(act, stream, features, blueprints, is_reset, h, c, logits, value);
+    es_policy_act_peek(act, stream, inputs, is_reset, h, c, logits, value);
     act->tail.h = act->tail.c = NULL;
 }
 
@@ -381,10 +507,16 @@ static EsStatus move_on(EsPolicyActing *acting, EsStream *stream) {
                           ES_COPY_ON_DEVICE);
 }
 
+static EsPolicyInputs inputs_of(const EsPolicyActing *acting) {
+    return (EsPolicyInputs){.features = acting->features.tensor.data,
+                            .slots = acting->slots.tensor.data,
+                            .blueprints = acting->blueprints.tensor.data};
+}
+
 static EsStatus queue_step(void *context, EsStream *stream) {
     EsPolicyActing *acting = context;
-    es_policy_act_queue(acting->act, stream, acting->features.tensor.data,
-                        acting->blueprints.tensor.data, NULL, acting->h.tensor.data,
+    EsPolicyInputs inputs = inputs_of(acting);
+    es_policy_act_queue(acting->act, stream, &inputs, NULL, acting->h.tensor.data,
                         acting->c.tensor.data, acting->logits.tensor.data,
                         acting->value.tensor.data);
     return ES_STATUS_OK;
@@ -392,8 +524,8 @@ static EsStatus queue_step(void *context, EsStream *stream) {
 
 static EsStatus queue_peek(void *context, EsStream *stream) {
     EsPolicyActing *acting = context;
-    es_policy_act_peek(acting->act, stream, acting->features.tensor.data,
-                       acting->blueprints.tensor.data, NULL, acting->h.tensor.data,
+    EsPolicyInputs inputs = inputs_of(acting);
+    es_policy_act_peek(acting->act, stream, &inputs, NULL, acting->h.tensor.data,
                        acting->c.tensor.data, acting->logits.tensor.data,
                        acting->value.tensor.data);
     return ES_STATUS_OK;
@@ -443,8 +575,7 @@ EsStatus es_policy_inference_act(EsPolicyNetwork *network, const float *features
 }
 
 EsPolicyInputs es_policy_inference_inputs(const EsPolicyNetwork *network) {
-    return (EsPolicyInputs){network->acting.features.tensor.data,
-                            network->acting.blueprints.tensor.data};
+    return inputs_of(&network->acting);
 }
 
 // Zero the rows of the recurrent state that the mask in device memory names.
@@ -462,36 +593,25 @@ static void queue_reset(EsPolicyNetwork *network, EsStream *stream, const uint8_
     kernels->masked_copy(stream, &mask, &zeros, &c);
 }
 
-// Bring an input to where the plan reads it.
-static EsStatus queue_input(EsStream *stream, const EsStagingTensor *staging, const void *from) {
-    return from == staging->tensor.data
-               ? ES_STATUS_OK
-               : es_stream_copy(stream, staging->tensor.data, from,
-                                es_tensor_bytes(&staging->tensor), ES_COPY_ON_DEVICE);
-}
-
 EsStatus es_policy_inference_act_queued(EsPolicyNetwork *network, EsStream *stream,
-                                        const float *features, const int32_t *blueprints,
                                         const uint8_t *is_reset, const float **logits,
                                         const float **value) {
     EsPolicyActing *acting = &network->acting;
     const EsDeviceInfo *info = es_device_info(network->device);
     const EsDeviceInfo *other = es_device_info(es_stream_device(stream));
     ES_ASSERT(info->kind == other->kind && info->index == other->index);
-    ES_ASSERT(!network->spec.is_set); // whole rows of features
     *logits = acting->logits.tensor.data;
     *value = acting->value.tensor.data;
     if (acting->act != NULL) {
-        es_policy_act_queue(acting->act, stream, features, blueprints, is_reset,
-                            acting->h.tensor.data, acting->c.tensor.data,
-                            acting->logits.tensor.data, acting->value.tensor.data);
+        EsPolicyInputs inputs = inputs_of(acting);
+        es_policy_act_queue(acting->act, stream, &inputs, is_reset, acting->h.tensor.data,
+                            acting->c.tensor.data, acting->logits.tensor.data,
+                            acting->value.tensor.data);
         return es_device_status(network->device);
     }
     if (is_reset != NULL) {
         queue_reset(network, stream, is_reset);
     }
-    ES_TRY(queue_input(stream, &acting->features, features));
-    ES_TRY(queue_input(stream, &acting->blueprints, blueprints));
     ES_TRY(es_plan_run(acting->plan, stream));
     return move_on(acting, stream);
 }

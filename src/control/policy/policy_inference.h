@@ -6,7 +6,7 @@
 // On the CPU a step runs the acting plan; on CUDA a fused step in a few launches where the network
 // has one (policy_inference_internal.h), else the plan.
 //
-// E environments, S slots, D features of an observation, A logits.
+// E environments, S slots, D features of an observation, A logits (version 2: of a table).
 #ifndef ES_CONTROL_POLICY_INFERENCE_H
 #define ES_CONTROL_POLICY_INFERENCE_H
 
@@ -32,22 +32,22 @@ typedef struct EsActingReport {
 } EsActingReport;
 EsActingReport es_policy_inference_report(const EsPolicyNetwork *network);
 
-// Inputs of acting in the network's device memory: features [E, D], blueprints [E, S]. A caller
-// that writes them there saves es_policy_inference_act_queued two copies.
+// Inputs of acting in the network's device memory, where a caller of es_policy_inference_act_queued
+// writes them.
 typedef struct EsPolicyInputs {
-    float *features;
-    int32_t *blueprints;
+    float *features;     // [E, D]; version 2: of the host [E, 39],
+    float *slots;        //   and of its slots [E, S, 66]; else NULL
+    int32_t *blueprints; // [E, S]
 } EsPolicyInputs;
 EsPolicyInputs es_policy_inference_inputs(const EsPolicyNetwork *network);
 
-// One step of all environments from device memory to device memory: queued on a stream of the
-// network's device, nothing is waited for and nothing reaches the CPU. The recurrent state of
-// environments with is_reset [E] (nullable, device memory) is zeroed first, and moves on. logits
+// One step of all environments from es_policy_inference_inputs to device memory: queued on a stream
+// of the network's device, nothing is waited for and nothing reaches the CPU. The recurrent state
+// of environments with is_reset [E] (nullable, device memory) is zeroed first, and moves on. logits
 // [E, A] and value [E] are in device memory, at the same place in every step. Other streams that
 // changed weights or state must have been waited for. A fused step is launched one by one here, for
-// a caller that captures it with its own work (decision_device.c). Version 1 alone.
+// a caller that captures it with its own work (decision_device.c).
 EsStatus es_policy_inference_act_queued(EsPolicyNetwork *network, EsStream *stream,
-                                        const float *features, const int32_t *blueprints,
                                         const uint8_t *is_reset, const float **logits,
                                         const float **value);
 

@@ -4,7 +4,7 @@
 // is an input, and both go from memory to registers, four adjacent floats a lane, without a
 // barrier.
 //
-// E rows, K inputs of a layer, N outputs, H units of the LSTM.
+// R rows of a layer, K inputs, N outputs, H units of the LSTM.
 #ifndef ES_CONTROL_POLICY_ACT_TILE_CUH
 #define ES_CONTROL_POLICY_ACT_TILE_CUH
 
@@ -114,6 +114,63 @@ static __device__ __forceinline__ void load_observed(float (&to)[4], const EsAct
     }
 }
 
+// Elements k to k + 3 of one member's encoding as they are pooled: the mean of K features stands
+// behind `own` others, the maximum behind the mean; 0 before and beyond.
+template <bool IS_ALIGNED>
+static __device__ __forceinline__ void load_member(float (&to)[4], const EsActInput &in,
+                                                   const float *member, int k) {
+    int own = in.norm_width, K = in.member_width, d = k - own - (k >= own + K ? K : 0);
+    if (IS_ALIGNED) {
+        load4<true>(to, d >= 0 ? member : NULL, d, K);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            d = k + i - own - (k + i >= own + K ? K : 0);
+            to[i] = member != NULL && d >= 0 && d < K ? member[d] : 0.0f;
+        }
+    }
+}
+
+// Elements k to k + 3 of [ReLU(LN(x)); mean; maximum]; members in their order, NaN of any stays.
+template <bool IS_ALIGNED>
+static __device__ __forceinline__ void
+load_pooled(float (&to)[4], const EsActInput &in, int64_t row, bool is_there, RowNorm norm, int k) {
+    float gamma[4], beta[4], mean[4] = {0.0f, 0.0f, 0.0f, 0.0f}, largest[4];
+    const float *members = is_there ? in.members + row * in.n_members * in.member_pitch : NULL;
+    float scale = 1.0f / (float)in.n_members;
+    load4<IS_ALIGNED>(to, is_there ? in.x + row * in.pitch : NULL, k, in.norm_width);
+    load4<IS_ALIGNED>(gamma, in.gamma, k, in.norm_width);
+    load4<IS_ALIGNED>(beta, in.beta, k, in.norm_width);
+#pragma unroll 4
+    for (int s = 0; s < in.n_members; s++) {
+        float member[4];
+        load_member<IS_ALIGNED>(member, in, is_there ? members + s * in.member_pitch : NULL, k);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float value = rectify(member[i]);
+            mean[i] += scale * value;
+            largest[i] = s == 0 || value > largest[i] || value != value ? value : largest[i];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float own = rectify(normalise(to[i], norm, gamma[i], beta[i]));
+        bool is_own = k + i < in.norm_width, is_mean = k + i < in.norm_width + in.member_width;
+        to[i] = is_own ? own : (is_mean ? mean[i] : largest[i]);
+    }
+}
+
+// Rows of a residual: an environment's is that of all its slots.
+template <int M, EsActSource SOURCE>
+static __device__ __forceinline__ const float *residual_of(const EsActInput &in,
+                                                           const Rows<M> &rows, int i) {
+    if (SOURCE == ES_ACT_JOINED) {
+        int64_t row = (int64_t)((uint32_t)(rows.first + 8 * i) / (uint32_t)in.n_members);
+        return rows.is_there[i] ? in.residual + row * in.width : NULL;
+    }
+    return SOURCE == ES_ACT_RESIDUAL ? rows.of(in.residual, in.width, i) : NULL;
+}
+
 // Inputs k to k + 3 of all rows as the layer sees them. Beyond the width gamma and beta are 0, so
 // normalised inputs are, too.
 template <int M, EsActSource SOURCE, bool IS_ALIGNED>
@@ -126,12 +183,13 @@ static __device__ __forceinline__ void read_inputs(float (&x)[2 * M][4], const E
     for (int i = 0; i < 2 * M; i++) {
         if (SOURCE == ES_ACT_OBSERVED) {
             load_observed(x[i], in, rows.first + 8 * i, rows.is_there[i], k);
+        } else if (SOURCE == ES_ACT_POOLED) {
+            load_pooled<IS_ALIGNED>(x[i], in, rows.first + 8 * i, rows.is_there[i],
+                                    norms[threadIdx.x % 32 / 4 + 8 * i], k);
         } else {
             load4<IS_ALIGNED>(x[i], rows.of(in.x, in.pitch, i), k, in.width);
         }
-        load4<true>(residual[i],
-                    SOURCE == ES_ACT_RESIDUAL ? rows.of(in.residual, in.width, i) : NULL, k,
-                    in.width);
+        load4<true>(residual[i], residual_of<M, SOURCE>(in, rows, i), k, in.width);
     }
     load4<IS_ALIGNED>(gamma, is_normal ? in.gamma : NULL, k, in.width);
     load4<IS_ALIGNED>(beta, is_normal ? in.beta : NULL, k, in.width);
@@ -167,22 +225,23 @@ static __device__ void join_norms(RowNorm (&norms)[16 * M], const EsActInput &in
         return;
     }
     int64_t row = row0 + local;
-    int n_tiles = row < n_rows ? (in.width + in.sum_width - 1) / in.sum_width : 0;
+    int width = in.norm_width;
+    int n_tiles = row < n_rows ? (width + in.sum_width - 1) / in.sum_width : 0;
     const float *sums = in.sums + 2 * row * n_tiles;
     float sum = 0.0f, squares = 0.0f;
     for (int tile = (int)part; tile < n_tiles; tile += PARTS) {
         sum += sums[2 * tile];
     }
-    float mean = sum_parts(sum) / (float)in.width;
+    float mean = sum_parts(sum) / (float)width;
     for (int tile = (int)part; tile < n_tiles; tile += PARTS) {
-        float count = (float)min(in.sum_width, in.width - tile * in.sum_width);
+        float count = (float)min(in.sum_width, width - tile * in.sum_width);
         float away = sums[2 * tile] / count - mean;
         squares += sums[2 * tile + 1] + count * away * away;
     }
     squares = sum_parts(squares);
     if (part == 0) {
         norms[local].mean = mean;
-        norms[local].inv_std = 1.0f / sqrtf(squares / (float)in.width + EPSILON);
+        norms[local].inv_std = 1.0f / sqrtf(squares / (float)width + EPSILON);
     }
 }
 
@@ -279,34 +338,35 @@ add_product_of(Sums<M> &sums, const EsActInput &in, const RowNorm (&norms)[16 * 
     }
 }
 
-// The same for any layer.
+// The same for any layer. Of an environment's residual rows are a multiple of four long.
 template <int M, bool IS_SPLIT>
 static __device__ void add_product(Sums<M> &sums, const EsActInput &in,
                                    const RowNorm (&norms)[16 * M], int64_t row0, int64_t n_rows,
                                    const WeightRows &weight, int turn) {
-    bool is_aligned = in.width % 4 == 0;
+    bool is_aligned = in.width % 4 == 0 && in.norm_width % 4 == 0 && in.member_width % 4 == 0;
+#define RUN(source, aligned)                                                                       \
+    add_product_of<M, IS_SPLIT, source, aligned>(sums, in, norms, row0, n_rows, weight, turn)
     switch (in.source) {
     case ES_ACT_PLAIN:
-        add_product_of<M, IS_SPLIT, ES_ACT_PLAIN, true>(sums, in, norms, row0, n_rows, weight,
-                                                        turn);
+        is_aligned ? RUN(ES_ACT_PLAIN, true) : RUN(ES_ACT_PLAIN, false);
         break;
     case ES_ACT_RESIDUAL:
-        add_product_of<M, IS_SPLIT, ES_ACT_RESIDUAL, true>(sums, in, norms, row0, n_rows, weight,
-                                                           turn);
+        RUN(ES_ACT_RESIDUAL, true);
         break;
     case ES_ACT_OBSERVED:
-        is_aligned ? add_product_of<M, IS_SPLIT, ES_ACT_OBSERVED, true>(sums, in, norms, row0,
-                                                                        n_rows, weight, turn)
-                   : add_product_of<M, IS_SPLIT, ES_ACT_OBSERVED, false>(sums, in, norms, row0,
-                                                                         n_rows, weight, turn);
+        is_aligned ? RUN(ES_ACT_OBSERVED, true) : RUN(ES_ACT_OBSERVED, false);
         break;
     case ES_ACT_NORMALISED:
-        is_aligned ? add_product_of<M, IS_SPLIT, ES_ACT_NORMALISED, true>(sums, in, norms, row0,
-                                                                          n_rows, weight, turn)
-                   : add_product_of<M, IS_SPLIT, ES_ACT_NORMALISED, false>(sums, in, norms, row0,
-                                                                           n_rows, weight, turn);
+        is_aligned ? RUN(ES_ACT_NORMALISED, true) : RUN(ES_ACT_NORMALISED, false);
+        break;
+    case ES_ACT_POOLED:
+        is_aligned ? RUN(ES_ACT_POOLED, true) : RUN(ES_ACT_POOLED, false);
+        break;
+    case ES_ACT_JOINED:
+        RUN(ES_ACT_JOINED, true);
         break;
     }
+#undef RUN
 }
 
 template <int M> struct Tile {

@@ -437,10 +437,6 @@ EsStatus es_policy_network_create(EsDevice *device, const EsPolicySpec *spec, in
     *network_out = NULL;
     ES_TRY(es_policy_spec_check(spec));
     ES_TRY(check_sizes(n_envs, n_steps));
-    if (spec->is_set && !is_on_host(device)) {
-        return ES_FAIL(UNSUPPORTED, "policies of version 2 run on the CPU alone: use --device cpu, "
-                                    "or a policy of version 1 (policy.version = 1)");
-    }
     EsPolicyNetwork *network = NULL;
     ES_TRY(es_allocate(sizeof *network, (void **)&network));
     network->device = device;

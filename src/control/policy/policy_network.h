@@ -54,8 +54,7 @@ int es_policy_spec_encoding(const EsPolicySpec *spec);        // version 2: feat
 typedef struct EsPolicyNetwork EsPolicyNetwork;
 
 // A network whose weights are 0 and whose recurrent state is 0. n_steps 0: no training plan.
-// ARGUMENT names the invalid field of the spec; UNSUPPORTED for version 2 on CUDA. The device is
-// borrowed.
+// ARGUMENT names the invalid field of the spec. The device is borrowed.
 EsStatus es_policy_network_create(EsDevice *device, const EsPolicySpec *spec, int64_t n_envs,
                                   int64_t n_steps, EsPolicyNetwork **network);
 void es_policy_network_destroy(EsPolicyNetwork *network);

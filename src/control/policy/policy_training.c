@@ -264,26 +264,6 @@ static void scatter_features(const EsPolicyNetwork *network, const EsRollout *ro
                  (D - D_host) * sizeof(float));
 }
 
-// One-hots of the slot that was drawn and of the variants of heads that were read, for one row. An
-// operation that reads no slot leaves them 0, and so does a value out of range.
-static void set_choice(const EsPolicyNetwork *network, int64_t to, int op, int slot) {
-    const EsPolicyTraining *training = network->training;
-    int S = network->spec.n_slots;
-    if (op < 0 || op >= ES_N_GROWTH_OPS || slot < 0 || slot >= S ||
-        !es_head_matters(op, ES_HEAD_SLOT)) {
-        return;
-    }
-    ((float *)training->slot.host)[to * S + slot] = 1.0f;
-    for (int head = 0; head < ES_N_HEADS; head++) {
-        float *variants = training->variant[head].host;
-        int n = es_head_variants(head), variant = es_head_variant(head, op);
-        int n_rows = head == ES_HEAD_SLOT ? S : 1; // every slot was scored for the operation
-        for (int s = 0; variants != NULL && variant >= 0 && s < n_rows; s++) {
-            variants[(to * n_rows + s) * n + variant] = 1.0f;
-        }
-    }
-}
-
 // Slots that the row's host lacks (es_policy_training_collect) have no blueprint: theirs becomes
 // that of the first slot, and their weight in the mean 0; those that are there share it.
 static void scatter_shares(const EsPolicyNetwork *network, const EsRollout *rollout) {
@@ -310,17 +290,16 @@ static EsStatus scatter_choices(const EsPolicyNetwork *network, const EsRollout 
         return ES_STATUS_OK;
     }
     scatter_shares(network, rollout);
-    memset(training->slot.host, 0, es_tensor_bytes(&training->slot.tensor));
+    EsPolicyRowInputs inputs = {
+        .is_set = 1, .n_slots = network->spec.n_slots, .slot = training->slot.host};
     for (int head = 0; head < ES_N_HEADS; head++) {
-        if (training->variant[head].host != NULL) {
-            memset(training->variant[head].host, 0,
-                   es_tensor_bytes(&training->variant[head].tensor));
-        }
+        inputs.variant[head] = training->variant[head].host;
     }
     for (int64_t t = 0; t < network->n_steps; t++) {
         for (int64_t e = 0; e < network->n_envs; e++) {
             const int16_t *action = rollout->action + (t * network->n_envs + e) * ES_N_HEADS;
-            set_choice(network, shard_row(network, t, e), action[ES_HEAD_OP], action[ES_HEAD_SLOT]);
+            es_policy_set_choice(&inputs, shard_row(network, t, e), action[ES_HEAD_OP],
+                                 action[ES_HEAD_SLOT]);
         }
     }
     ES_TRY(es_staging_send(&training->slots, network->stream));

@@ -2,16 +2,29 @@
 #include "control/policy/policy_network_internal.h"
 #include "control/policy/policy_training_internal.h"
 
+static EsPolicyRowInputs inputs_of(const EsPolicyNetwork *network) {
+    const EsPolicyTraining *training = network->training;
+    EsPolicyRowInputs inputs = {.features = training->features.tensor.data,
+                                .blueprints = training->blueprints.tensor.data,
+                                .is_reset = training->reset.tensor.data,
+                                .op = training->op.tensor.data,
+                                .is_set = network->spec.is_set,
+                                .n_slots = network->spec.n_slots,
+                                .slots = training->slots.tensor.data,
+                                .slot = training->slot.tensor.data};
+    for (int head = 0; head < ES_N_HEADS; head++) {
+        inputs.variant[head] = training->variant[head].tensor.data;
+    }
+    return inputs;
+}
+
 static EsStatus begin(void *context, const EsRolloutView *rows, float learning_rate,
                       float max_norm) {
     EsPolicyNetwork *network = context;
     EsPolicyTraining *training = network->training;
     ES_TRY(es_policy_training_check_rollout(network, &rows->shape));
     training->has_rows = training->has_outputs = 0;
-    EsPolicyRowInputs inputs = {.features = training->features.tensor.data,
-                                .blueprints = training->blueprints.tensor.data,
-                                .is_reset = training->reset.tensor.data,
-                                .op = training->op.tensor.data};
+    EsPolicyRowInputs inputs = inputs_of(network);
     es_policy_scatter_cuda(network->stream, rows, training->on_device.shard_envs, &inputs);
     ES_TRY(
         es_optimiser_set_rates(training->optimiser, network->stream, &learning_rate, NULL, NULL));

@@ -6,9 +6,10 @@
 #include "control/rules/sampling_rules.h"
 #include "learning/rollout_rules.h"
 
-// Records the choice and the legal values.
+// Records the choice and the legal values. A head that was drawn from a table has logits only under
+// an operation that reads it: no other is available.
 static inline ES_HOST_DEVICE void es_decision_keep_choice(const EsRolloutView *rollout, int64_t row,
-                                                          const EsActionMasks *masks,
+                                                          const EsActionMasks *masks, int is_table,
                                                           const EsSampled *sampled, float value) {
     int32_t op = es_action_value(&sampled->action, ES_HEAD_OP);
     EsLegality legality = es_masks_legality(masks, op);
@@ -23,7 +24,7 @@ static inline ES_HOST_DEVICE void es_decision_keep_choice(const EsRolloutView *r
                 : legality.mask[head];
     }
     rollout->used[row] = legality.used;
-    rollout->available[row] = legality.available;
+    rollout->available[row] = is_table ? legality.used : legality.available;
     rollout->is_forced[row] = (uint8_t)legality.is_forced;
     rollout->value[row] = value;
 }

@@ -101,13 +101,27 @@ static inline ES_HOST_DEVICE int32_t es_slot_logits(int32_t head) {
     return head == ES_HEAD_SLOT ? 1 : es_head_size(head, 1);
 }
 
-// Index of a head's first logit among those of a slot; for ES_HEAD_OP their number.
-static inline ES_HOST_DEVICE int32_t es_slot_first_logit(int32_t head) {
-    int32_t first = 0;
+// Logits that a slot has in the heads before this one.
+static inline ES_HOST_DEVICE int32_t es_slot_logits_before(int32_t head) {
+    int32_t n = 0;
     for (int32_t h = 0; h < head; h++) {
-        first += es_head_variants(h) * es_slot_logits(h);
+        n += es_head_variants(h) * es_slot_logits(h);
     }
-    return first;
+    return n;
+}
+
+// Index of a head's first logit among those of a slot; for ES_HEAD_OP their number. A constant for
+// each head, so that no draw counts them.
+static inline ES_HOST_DEVICE int32_t es_slot_first_logit(int32_t head) {
+    switch (head) {
+#define X(name, spelling, size, placeholder)                                                       \
+    case ES_HEAD_##name:                                                                           \
+        return es_slot_logits_before(ES_HEAD_##name);
+        ES_HEAD_LIST(X)
+#undef X
+    default:
+        return 0;
+    }
 }
 
 static inline ES_HOST_DEVICE int32_t es_choice_table_size(int32_t n_slots) {
@@ -160,12 +174,15 @@ typedef struct EsLogits {
     int is_table;
 } EsLogits;
 
+// es_choice_probabilities, or what gives the same bits.
+typedef int (*EsProbabilities)(const float *logits, int n, uint64_t mask, float floor, double *p);
+
 // floor [ES_N_HEADS]. Greedy takes the most likely values.
-static inline ES_HOST_DEVICE EsSampled es_policy_sample_from(const EsLogits *logits,
-                                                             const EsActionMasks *masks,
-                                                             const float *floor,
-                                                             const EsActionKey *key,
-                                                             int is_greedy) {
+static inline ES_HOST_DEVICE EsSampled es_policy_sample_by(EsProbabilities probabilities,
+                                                           const EsLogits *logits,
+                                                           const EsActionMasks *masks,
+                                                           const float *floor,
+                                                           const EsActionKey *key, int is_greedy) {
     EsSampled sampled;
     int32_t n_slots = logits->n_slots;
     double p[ES_SLOTS_MAX], sum = 0;
@@ -189,7 +206,7 @@ static inline ES_HOST_DEVICE EsSampled es_policy_sample_from(const EsLogits *log
                 ? es_choice_table_logits(logits->data, n_slots, head, op,
                                          es_action_value(&sampled.action, ES_HEAD_SLOT), scores)
                 : logits->data + es_head_first_logit(head, n_slots);
-        int n_legal = es_choice_probabilities(z, size, mask, floor[head], p);
+        int n_legal = probabilities(z, size, mask, floor[head], p);
         float u = es_random_uniform(es_action_word(key, head));
         int value = is_greedy ? es_choice_best(p, size, mask) : es_choice_draw(p, size, mask, u);
         sampled.action.head[head] = (int8_t)value;
@@ -201,6 +218,14 @@ static inline ES_HOST_DEVICE EsSampled es_policy_sample_from(const EsLogits *log
     }
     sampled.log_probability = (float)sum;
     return sampled;
+}
+
+static inline ES_HOST_DEVICE EsSampled es_policy_sample_from(const EsLogits *logits,
+                                                             const EsActionMasks *masks,
+                                                             const float *floor,
+                                                             const EsActionKey *key,
+                                                             int is_greedy) {
+    return es_policy_sample_by(es_choice_probabilities, logits, masks, floor, key, is_greedy);
 }
 
 // From a row of logits [A].

@@ -114,13 +114,15 @@ static inline ES_HOST_DEVICE float es_observe_rate(const EsGrowthSettings *setti
     }
 }
 
-// The budget, the dwell table, the gates and the number of slots.
+// The learning rate, the budget, the dwell table, the gates and the number of slots.
 static inline ES_HOST_DEVICE void es_set_observe_settings(const EsGrowthSettings *settings,
+                                                          const EsGrowthEnv *env,
                                                           const EsSeed *seeds, float *out) {
     int64_t grown = es_seeds_parameters(settings, seeds), host = settings->n_host_parameters;
     int64_t left = es_parameters_left(settings, seeds);
     int has_budget = left != INT64_MAX;
     int32_t cooling = settings->embargo_dwell + settings->reset_dwell;
+    out[ES_SET_HOST_RATE] = es_observe_rate(settings, env->step);
     out[ES_SET_HOST_CLASSES] = es_observe_logarithm((float)settings->n_classes);
     out[ES_SET_HOST_HAS_BUDGET] = has_budget ? 1.0f : 0.0f;
     out[ES_SET_HOST_BUDGET_USED] =
@@ -139,10 +141,10 @@ static inline ES_HOST_DEVICE void es_set_observe_settings(const EsGrowthSettings
     out[ES_SET_HOST_SLOTS] = (float)settings->n_slots / ES_SLOTS_MAX;
 }
 
-// The part of the host, [39].
-static inline ES_HOST_DEVICE void es_set_observe_host(const EsGrowthSettings *settings,
-                                                      const EsGrowthEnv *env, const EsSeed *seeds,
-                                                      float *out) {
+// The episode so far: all of the host's part but es_set_observe_settings.
+static inline ES_HOST_DEVICE void es_set_observe_course(const EsGrowthSettings *settings,
+                                                        const EsGrowthEnv *env, const EsSeed *seeds,
+                                                        float *out) {
     float before[ES_OBSERVATION_HOST];
     int32_t n_occupied = 0;
     es_observe_host(settings, env, seeds, before);
@@ -158,8 +160,14 @@ static inline ES_HOST_DEVICE void es_set_observe_host(const EsGrowthSettings *se
     for (int32_t op = 0; op < ES_N_GROWTH_OPS; op++) {
         out[ES_SET_HOST_LAST_OP + op] = before[ES_OBSERVE_LAST_OP + op];
     }
-    out[ES_SET_HOST_RATE] = es_observe_rate(settings, env->step);
-    es_set_observe_settings(settings, seeds, out);
+}
+
+// The part of the host, [39].
+static inline ES_HOST_DEVICE void es_set_observe_host(const EsGrowthSettings *settings,
+                                                      const EsGrowthEnv *env, const EsSeed *seeds,
+                                                      float *out) {
+    es_set_observe_course(settings, env, seeds, out);
+    es_set_observe_settings(settings, env, seeds, out);
 }
 
 // Steps that a seed must spend in its stage; 0 where none are asked for.
@@ -209,7 +217,7 @@ static inline ES_HOST_DEVICE void es_set_observe_seed(const EsGrowthSettings *se
                                  : 0.0f;
 }
 
-// The place of the slot, and the costs of blueprints there. `left` is es_parameters_left.
+// The place of the slot, and the cost of a gate there. `left` is es_parameters_left.
 static inline ES_HOST_DEVICE void es_set_observe_place(const EsGrowthSettings *settings, int32_t s,
                                                        int64_t left, float *out) {
     int32_t depth = settings->slot_column[s] + 1, pool = settings->slot_pool[s];
@@ -218,15 +226,18 @@ static inline ES_HOST_DEVICE void es_set_observe_place(const EsGrowthSettings *s
     out[ES_SET_SLOT_SIDE] = es_observe_logarithm((float)settings->slot_side[s]);
     out[ES_SET_SLOT_BEFORE_POOL] = pool == ES_SLOT_POOL_BEFORE ? 1.0f : 0.0f;
     out[ES_SET_SLOT_AFTER_POOL] = pool == ES_SLOT_POOL_AFTER ? 1.0f : 0.0f;
-    for (int32_t b = 0; b < ES_N_BLUEPRINT_IDS; b++) {
-        int64_t cost = settings->blueprint_parameters[s][b];
-        int is_legal = es_blueprint_is_legal(settings, b);
-        out[ES_SET_SLOT_COSTS + b] =
-            is_legal ? es_observe_ratio(cost, settings->n_host_parameters) : ES_NOT_MEASURED;
-        out[ES_SET_SLOT_SHARES + b] =
-            is_legal ? es_observe_budget_share(cost, left) : ES_NOT_MEASURED;
-    }
     out[ES_SET_SLOT_GATE] = es_observe_budget_share(settings->gate_parameters[s], left);
+}
+
+// The costs of a blueprint in the slot.
+static inline ES_HOST_DEVICE void es_set_observe_cost(const EsGrowthSettings *settings, int32_t s,
+                                                      int32_t blueprint, int64_t left, float *out) {
+    int64_t cost = settings->blueprint_parameters[s][blueprint];
+    int is_legal = es_blueprint_is_legal(settings, blueprint);
+    out[ES_SET_SLOT_COSTS + blueprint] =
+        is_legal ? es_observe_ratio(cost, settings->n_host_parameters) : ES_NOT_MEASURED;
+    out[ES_SET_SLOT_SHARES + blueprint] =
+        is_legal ? es_observe_budget_share(cost, left) : ES_NOT_MEASURED;
 }
 
 // features [39 + 66 S], blueprints [S].
@@ -239,6 +250,9 @@ static inline ES_HOST_DEVICE void es_set_observe(const EsGrowthSettings *setting
         float *out =
             features + ES_SET_OBSERVATION_HOST + (size_t)ES_SET_OBSERVATION_SLOT * (size_t)s;
         es_set_observe_place(settings, s, left, out);
+        for (int32_t b = 0; b < ES_N_BLUEPRINT_IDS; b++) {
+            es_set_observe_cost(settings, s, b, left, out);
+        }
         es_set_observe_seed(settings, &seeds[s], out);
         blueprints[s] = es_observe_blueprint(&seeds[s]);
     }

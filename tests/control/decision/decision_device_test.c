@@ -91,11 +91,9 @@ TEST(parity) {
 // --- learned policies ---
 
 // Two policies in training with the same weights and normalisers that are not those of a start.
-static void create_policies(DecisionPair *pair) {
-    size_t n_envs = (size_t)pair->hosts.state.n_envs;
-    size_t n_logits = (size_t)es_head_first_logit(ES_N_HEADS, pair->hosts.state.n_slots);
-    pair->here = create_learned(&pair->hosts, pair->cpu, 5);
-    pair->there = create_learned(&pair->hosts, pair->cuda, 5);
+static void create_policies(DecisionPair *pair, int version) {
+    pair->here = create_version(&pair->hosts, pair->cpu, version, 5);
+    pair->there = create_version(&pair->hosts, pair->cuda, version, 5);
     EsLearned *const both[] = {&pair->here->learned, &pair->there->learned};
     for (int i = 0; i < 2; i++) {
         for (int d = 0; d < both[i]->features.n_features; d++) {
@@ -104,8 +102,9 @@ static void create_policies(DecisionPair *pair) {
         }
         es_ppo_state(both[i]->ppo)->values = (EsScaleNormaliser){0.3, 7, 500};
     }
-    pair->logits = device_memory(pair, n_envs * n_logits * sizeof(float));
-    pair->value = device_memory(pair, n_envs * sizeof(float));
+    const EsPolicyActing *acting = &pair->here->learned.network->acting;
+    pair->logits = device_memory(pair, es_tensor_bytes(&acting->logits.tensor));
+    pair->value = device_memory(pair, es_tensor_bytes(&acting->value.tensor));
 }
 
 static void compare_rows(DecisionPair *pair) {
@@ -132,42 +131,67 @@ static void count_rows(const EsRollout *rollout, int64_t *n_broken, int64_t *n_e
     }
 }
 
+typedef struct LearnedCase {
+    int version, is_greedy, is_limited;
+    int32_t n_slots, n_envs;
+} LearnedCase;
+
+static void begin_learned(DecisionPair *pair, const LearnedCase *wanted) {
+    pair_create(pair, wanted->n_slots, wanted->n_envs, ES_REWARD_SHAPED);
+    if (wanted->is_limited) {
+        hosts_limit(&pair->hosts);
+    }
+    create_policies(pair, wanted->version);
+    es_policy_set_greedy(pair->here, wanted->is_greedy);
+    es_policy_set_greedy(pair->there, wanted->is_greedy);
+    pair_begin(pair);
+}
+
+static void play_learned(DecisionPair *pair, const LearnedCase *wanted) {
+    int64_t n_broken = 0, n_ended = 0, n_reset = 0;
+    size_t n_envs = (size_t)wanted->n_envs;
+    begin_learned(pair, wanted);
+    for (int64_t round = 0; round < 3; round++) {
+        pair_begin_round(pair, 1000 + 16 * round);
+        for (int32_t step = 0; step < pair->hosts.settings.episode_steps; step++) {
+            pair_step(pair, 1);
+            expect_bytes(pair, "an action", pair->hosts.actions, pair->chosen,
+                         sizeof(EsAction) * n_envs);
+            expect_bytes(pair, "a thought", es_policy_action_stats(pair->here),
+                         es_policy_action_stats(pair->there), sizeof(EsActionStats) * n_envs);
+            for (size_t e = 0; e < n_envs; e++) {
+                pair->n_narrowed += is_narrowed(&pair->hosts.masks[e], &pair->chosen[e]);
+            }
+        }
+        pair_end_round(pair);
+        compare_rows(pair);
+        count_rows(pair->here->learned.rollout, &n_broken, &n_ended, &n_reset);
+    }
+    EXPECT(pair->n_rollbacks > 0 && pair->n_forced > 0);
+    EXPECT_EQ(n_broken, pair->n_rollbacks);
+    EXPECT(n_ended > 0 && n_reset > 0);
+    EXPECT(pair->n_ops[ES_GROWTH_OP_GERMINATE] > 0);
+    EXPECT_EQ(pair->n_narrowed > 20, wanted->is_limited);
+    EXPECT_EQ(pair->n_different, 0);
+    printf("version %d: %lld steps, %lld rollbacks, %lld forced, %lld narrowed by a budget: %lld "
+           "differences\n",
+           wanted->version, (long long)pair->n_steps, (long long)pair->n_rollbacks,
+           (long long)pair->n_forced, (long long)pair->n_narrowed, (long long)pair->n_different);
+    pair_destroy(pair);
+}
+
 // The device draws from the CPU's logits: everything is equal, whole rollouts too.
 TEST(learned) {
     static DecisionPair pair;
+    const LearnedCase cases[] = {
+        {1, 0, 0, 3, 16}, {1, 1, 0, 5, 3},  {1, 0, 1, 3, 16}, {2, 0, 0, 3, 16},
+        {2, 1, 1, 5, 3},  {2, 0, 1, 12, 5}, {2, 0, 1, 3, 16},
+    };
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
     }
-    for (int is_greedy = 0; is_greedy < 2; is_greedy++) {
-        int64_t n_broken = 0, n_ended = 0, n_reset = 0;
-        pair_create(&pair, is_greedy ? 5 : 3, is_greedy ? 3 : 16, ES_REWARD_SHAPED);
-        create_policies(&pair);
-        es_policy_set_greedy(pair.here, is_greedy);
-        es_policy_set_greedy(pair.there, is_greedy);
-        pair_begin(&pair);
-        for (int64_t round = 0; round < 3; round++) {
-            pair_begin_round(&pair, 1000 + 16 * round);
-            for (int32_t step = 0; step < pair.hosts.settings.episode_steps; step++) {
-                size_t bytes = sizeof(EsActionStats) * (size_t)pair.hosts.state.n_envs;
-                pair_step(&pair, 1);
-                expect_bytes(&pair, "an action", pair.hosts.actions, pair.chosen,
-                             sizeof(EsAction) * (size_t)pair.hosts.state.n_envs);
-                expect_bytes(&pair, "a thought", es_policy_action_stats(pair.here),
-                             es_policy_action_stats(pair.there), bytes);
-            }
-            pair_end_round(&pair);
-            compare_rows(&pair);
-            count_rows(pair.here->learned.rollout, &n_broken, &n_ended, &n_reset);
-        }
-        EXPECT(pair.n_rollbacks > 0 && pair.n_forced > 0);
-        EXPECT_EQ(n_broken, pair.n_rollbacks);
-        EXPECT(n_ended > 0 && n_reset > 0);
-        EXPECT(pair.n_ops[ES_GROWTH_OP_GERMINATE] > 0);
-        EXPECT_EQ(pair.n_different, 0);
-        printf("%lld steps, %lld rollbacks, %lld forced: %lld differences\n",
-               (long long)pair.n_steps, (long long)pair.n_rollbacks, (long long)pair.n_forced,
-               (long long)pair.n_different);
-        pair_destroy(&pair);
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        play_learned(&pair, &cases[i]);
     }
 }
 
@@ -183,27 +207,34 @@ static double share_of_bound(const float *here, const float *there, int64_t n) {
 }
 
 // Observation to action on the device alone. Where logits differ in the last places a draw may fall
-// to the other side; the CPU's actions are carried out on both.
-static EsRollout *play_network(DecisionPair *pair, int is_refused, int64_t *n_other) {
-    int64_t n_envs = 6, n_logits = es_head_first_logit(ES_N_HEADS, 3);
-    float *logits = malloc(sizeof(float) * (size_t)(n_envs * n_logits));
-    const EsPolicyActing *acting;
-    double most = 0;
-    pair_create(pair, 3, (int32_t)n_envs, ES_REWARD_SHAPED);
-    create_policies(pair);
-    pair_begin(pair);
+// to the other side; the CPU's actions are carried out on both. acted [T E], nullable: the log
+// probabilities of what the device drew.
+static EsRollout *play_network(DecisionPair *pair, const LearnedCase *wanted, int is_refused,
+                               int64_t *n_other, double *acted) {
+    begin_learned(pair, wanted);
     if (is_refused) {
         refuse_captures(pair);
     }
-    acting = &pair->here->learned.network->acting;
+    const EsPolicyActing *acting = &pair->here->learned.network->acting;
+    size_t bytes = es_tensor_bytes(&acting->logits.tensor);
+    float *logits = malloc(bytes);
+    double most = 0;
+    int64_t n_envs = wanted->n_envs;
     pair_begin_round(pair, 0);
     for (int32_t step = 0; step < pair->hosts.settings.episode_steps; step++) {
         pair_step(pair, 0);
-        fetch_bytes(pair, logits, pair->decision->view.logits,
-                    sizeof(float) * (size_t)(n_envs * n_logits));
-        most = fmax(most, share_of_bound(acting->logits.host, logits, n_envs * n_logits));
+        fetch_bytes(pair, logits, pair->decision->view.logits, bytes);
+        most = fmax(most,
+                    share_of_bound(acting->logits.host, logits, (int64_t)(bytes / sizeof *logits)));
         for (int64_t e = 0; e < n_envs; e++) {
+            const EsActionMasks *masks = &pair->hosts.masks[e];
+            EsLogits own = logits_of(pair->there, logits, e);
             *n_other += memcmp(&pair->chosen[e], &pair->hosts.actions[e], sizeof(EsAction)) != 0;
+            pair->n_narrowed += is_narrowed(masks, &pair->chosen[e]);
+            if (acted != NULL) {
+                acted[step * n_envs + e] = acted_log_probability(
+                    &own, masks, pair->there->learned.floor, &pair->chosen[e]);
+            }
         }
     }
     pair_end_round(pair);
@@ -214,13 +245,12 @@ static EsRollout *play_network(DecisionPair *pair, int is_refused, int64_t *n_ot
     return pair->there->learned.rollout;
 }
 
-TEST(network) {
+static void compare_networks(int version) {
     static DecisionPair first, second;
+    const LearnedCase wanted = {.version = version, .n_slots = 3, .n_envs = 6};
     int64_t n_other = 0;
-    if (es_device_cuda_count() == 0) {
-        SKIP("no CUDA device");
-    }
-    EsRollout *a = play_network(&first, 0, &n_other), *b = play_network(&second, 1, &n_other);
+    EsRollout *a = play_network(&first, &wanted, 0, &n_other, NULL);
+    EsRollout *b = play_network(&second, &wanted, 1, &n_other, NULL);
     const EsRollout *cpu = first.here->learned.rollout;
     size_t n_rows = (size_t)cpu->n_rows, D = (size_t)cpu->shape.n_features;
     EXPECT(n_other * 100 <= 2 * first.n_steps * 6);
@@ -236,6 +266,33 @@ TEST(network) {
     EXPECT(report.n_epochs >= 1 && !report.is_skipped);
     pair_destroy(&first);
     pair_destroy(&second);
+}
+
+TEST(network) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    compare_networks(ES_OBSERVATION_VERSION);
+    compare_networks(ES_SET_OBSERVATION_VERSION);
+}
+
+// Under a budget the training plan on the device says of every row what the fused step said when it
+// was drawn there (policy_agreement has the same on the CPU).
+TEST(agreement) {
+    static DecisionPair pair;
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    for (int version = 1; version <= 2; version++) {
+        const LearnedCase wanted = {.version = version, .is_limited = 1, .n_slots = 3, .n_envs = 7};
+        double acted[40 * 7];
+        int64_t n_other = 0;
+        EsRollout *r = play_network(&pair, &wanted, 0, &n_other, acted);
+        EXPECT_EQ(r->n_rows, (int64_t)ES_COUNT_OF(acted));
+        EXPECT_NEAR(compare_agreement(pair.there, acted, BOUND), 0, BOUND);
+        EXPECT(pair.n_narrowed > 10);
+        pair_destroy(&pair);
+    }
 }
 
 // --- recordings ---
@@ -284,7 +341,7 @@ TEST(a_plan_is_told) {
         SKIP("no CUDA device");
     }
     pair_create(&pair, 3, 4, ES_REWARD_SHAPED);
-    create_policies(&pair);
+    create_policies(&pair, ES_SET_OBSERVATION_VERSION);
     EsPolicyActing *acting = &pair.there->learned.network->acting;
     es_policy_act_destroy(acting->act);
     acting->act = NULL;
@@ -312,11 +369,11 @@ typedef struct StepCost {
 } StepCost;
 
 // Of a step after the first two, which run and record it.
-static StepCost count_step_of(const char *text, int32_t n_envs) {
+static StepCost count_step_of(const char *text, int version, int32_t n_envs) {
     static DecisionPair pair;
     pair_create(&pair, 3, n_envs, ES_REWARD_SHAPED);
     if (text == NULL) {
-        create_policies(&pair);
+        create_policies(&pair, version);
     } else {
         open_policies(&pair, text);
     }
@@ -345,10 +402,13 @@ TEST(cost) {
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
     }
-    const char *const policies[] = {"wait", "random", "heuristic", NULL};
+    const struct {
+        const char *text; // NULL: learned
+        int version;
+    } policies[] = {{"wait", 0}, {"random", 0}, {"heuristic", 0}, {NULL, 1}, {NULL, 2}};
     for (size_t i = 0; i < ES_COUNT_OF(policies); i++) {
         for (int32_t n_envs = 2; n_envs <= 16; n_envs += 14) {
-            StepCost cost = count_step_of(policies[i], n_envs);
+            StepCost cost = count_step_of(policies[i].text, policies[i].version, n_envs);
             EXPECT_EQ(cost.counters.n_allocations, 0);
             EXPECT_EQ(cost.counters.n_synchronizations, 0);
             EXPECT_EQ(cost.counters.n_copies, 0);

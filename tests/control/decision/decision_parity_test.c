@@ -27,8 +27,17 @@ static LifeSettings make_kind(int kind) {
         for (int b = 0; b < ES_N_BLUEPRINT_IDS; b++) {
             s.growth.blueprint_parameters[slot][b] = 37 * b + 11 * slot;
         }
-        s.growth.gate_parameters[slot] = 9;
+        s.growth.gate_parameters[slot] = kind % 3 == 1 ? 60 : 9;
+        s.growth.slot_channels[slot] = 4 + 7 * slot;
+        s.growth.slot_side[slot] = 32 >> (slot % 5);
+        s.growth.slot_pool[slot] = slot % 3;
     }
+    s.growth.n_host_parameters = 150 + 400 * kind;
+    s.growth.n_blocks = 3;
+    // too little for the larger blueprints, for several seeds, and for a gate
+    s.growth.max_parameters =
+        kind % 3 == 1 ? s.growth.n_host_parameters + (kind == 1 ? 250 : 900) : 0;
+    s.growth.rate_decay = kind % 4;
     for (int mode = 0; mode < ES_N_REWARD_MODES; mode++) {
         s.reward[mode] = es_reward_settings_default();
         s.reward[mode].mode = mode;
@@ -170,7 +179,7 @@ typedef struct Census {
     int64_t n_stage[16];
     int64_t n_terms[ES_N_REWARD_MODES][LIFE_TERMS]; // that are not 0
     int64_t n_refused, n_rollbacks, n_contributing, n_forced, n_ends, n_nan, n_slopes, n_rows;
-    int64_t n_empty_rows;
+    int64_t n_empty_rows, n_over_budget, n_gates_over_budget;
 } Census;
 
 static void count_world(Census *census, const LifeSettings *s, const LifeWorld *world) {
@@ -197,6 +206,10 @@ static void count_world(Census *census, const LifeSettings *s, const LifeWorld *
         census->n_rows += r->row_d_logits[i] != 0;
     }
     census->n_empty_rows += r->row_choices[0] == 0;
+    for (int slot = 0; slot < s->growth.n_slots; slot++) {
+        census->n_over_budget += r->over_budget[slot] != 0;
+        census->n_gates_over_budget += r->gate_over_budget[slot] != r->over_budget[slot];
+    }
 }
 
 // A parity of lives in which nothing happens would say nothing.
@@ -221,6 +234,7 @@ static void expect_everything(const Census *census) {
     EXPECT(census->n_rollbacks >= 20 && census->n_refused >= 20 && census->n_ends >= 20);
     EXPECT(census->n_contributing >= 20 && census->n_forced >= 20 && census->n_nan >= 20);
     EXPECT(census->n_slopes >= 20 && census->n_rows >= 20 && census->n_empty_rows >= 1);
+    EXPECT(census->n_over_budget >= 20 && census->n_gates_over_budget >= 20);
 }
 
 // --- tests ---

@@ -18,7 +18,7 @@ typedef struct ActCase {
     EsStore *store;
     EsPlan *plan;
     EsPolicyAct *act, *act_tf32;
-    EsTensor features, blueprints, is_reset;
+    EsTensor features, slots, blueprints, is_reset; // slots: of version 2
     EsTensor plan_state[2];
     EsTensor fused[N_BUFFERS], tf32[N_BUFFERS];
     int64_t count[N_BUFFERS];
@@ -51,6 +51,9 @@ static void open_plan(ActCase *test) {
     REQUIRE_OK(es_plan_create(test->graph.graph, test->store, &options, &test->plan));
     test->features = make_input(test, test->graph.features);
     test->blueprints = make_input(test, test->graph.blueprints);
+    if (test->graph.slots != ES_NO_VALUE) {
+        test->slots = make_input(test, test->graph.slots);
+    }
     test->plan_state[0] = make_input(test, test->graph.h_start);
     test->plan_state[1] = make_input(test, test->graph.c_start);
 }
@@ -72,8 +75,8 @@ static ActCase *create_act_case(EsPolicySpec spec, int64_t n_envs, int64_t n_ste
     REQUIRE_OK(es_policy_act_create(&test->graph, &spec, test->store, exact, &test->act));
     REQUIRE_OK(es_policy_act_create(&test->graph, &spec, test->store, rounded, &test->act_tf32));
     test->is_reset = make_tensor(test, ES_DTYPE_U8, n_envs);
-    const int64_t row[N_BUFFERS] = {test->cpu.rollout->shape.policy.n_logits, 1, spec.n_hidden,
-                                    spec.n_hidden};
+    const int64_t row[N_BUFFERS] = {test->graph.graph->values[test->graph.logits].dim[2], 1,
+                                    spec.n_hidden, spec.n_hidden};
     for (int i = 0; i < N_BUFFERS; i++) {
         test->count[i] = n_envs * row[i];
         test->fused[i] = make_tensor(test, ES_DTYPE_F32, test->count[i]);
@@ -83,8 +86,8 @@ static ActCase *create_act_case(EsPolicySpec spec, int64_t n_envs, int64_t n_ste
 }
 
 static void destroy_act_case(ActCase *test) {
-    EsTensor *const tensors[] = {&test->features, &test->blueprints, &test->is_reset,
-                                 &test->plan_state[0], &test->plan_state[1]};
+    EsTensor *const tensors[] = {&test->features, &test->slots,         &test->blueprints,
+                                 &test->is_reset, &test->plan_state[0], &test->plan_state[1]};
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
         es_device_destroy_tensor(tensors[i]);
     }
@@ -118,13 +121,36 @@ static float *receive(ActCase *test, const EsTensor *from) {
     return numbers;
 }
 
+// Observations and blueprints of the rows of step t.
+static void send_rows(ActCase *test, int64_t t) {
+    const EsRollout *rollout = test->cpu.rollout;
+    int64_t E = rollout->shape.n_envs, D = rollout->shape.n_features;
+    const float *rows = rollout->features + t * E * D;
+    send(test, &test->blueprints, rollout->ids + t * E * rollout->shape.n_ids);
+    if (test->slots.data == NULL) {
+        send(test, &test->features, rows);
+        return;
+    }
+    size_t n_host = ES_SET_OBSERVATION_HOST, n_slots = (size_t)D - n_host;
+    float *hosts = malloc(es_tensor_bytes(&test->features));
+    float *slots = malloc(es_tensor_bytes(&test->slots));
+    for (int64_t e = 0; e < E; e++) {
+        memcpy(hosts + (size_t)e * n_host, rows + e * D, n_host * sizeof *rows);
+        memcpy(slots + (size_t)e * n_slots, rows + e * D + n_host, n_slots * sizeof *rows);
+    }
+    send(test, &test->features, hosts);
+    send(test, &test->slots, slots);
+    REQUIRE_OK(es_stream_synchronize(test->stream));
+    free(hosts);
+    free(slots);
+}
+
 static void queue(ActCase *test, EsPolicyAct *act, const EsTensor *to, int is_peek) {
-    (is_peek
-         ? es_policy_act_peek(act, test->stream, test->features.data, test->blueprints.data,
-                              test->is_reset.data, to[2].data, to[3].data, to[0].data, to[1].data)
-         : es_policy_act_queue(act, test->stream, test->features.data, test->blueprints.data,
-                               test->is_reset.data, to[2].data, to[3].data, to[0].data,
-                               to[1].data));
+    EsPolicyInputs inputs = {test->features.data, test->slots.data, test->blueprints.data};
+    (is_peek ? es_policy_act_peek(act, test->stream, &inputs, test->is_reset.data, to[2].data,
+                                  to[3].data, to[0].data, to[1].data)
+             : es_policy_act_queue(act, test->stream, &inputs, test->is_reset.data, to[2].data,
+                                   to[3].data, to[0].data, to[1].data));
 }
 
 // The plan has no resets of its own: rows of the state are cleared before it runs.
@@ -231,8 +257,7 @@ static void compare_steps(ActCase *test) {
     for (int64_t t = 0; t < shape->n_steps; t++) {
         int64_t row = t * shape->n_envs;
         float *seen[N_BUFFERS];
-        send(test, &test->features, rollout->features + row * shape->n_features);
-        send(test, &test->blueprints, rollout->ids + row * shape->n_ids);
+        send_rows(test, t);
         send(test, &test->is_reset, rollout->is_reset + row);
         if (t == 1) {
             REQUIRE_OK(es_capture_begin(test->stream));
@@ -265,15 +290,33 @@ static int count_launches(ActCase *test) {
     return (int)(es_device_counters(test->device).n_launches - before);
 }
 
+typedef struct ParityCase {
+    EsPolicySpec spec;
+    int64_t n_envs, n_steps;
+    double bound, bound_tf32;
+} ParityCase;
+
+static void compare_case(const ParityCase *wanted) {
+    const EsPolicySpec *spec = &wanted->spec;
+    ActCase *test = create_act_case(*spec, wanted->n_envs, wanted->n_steps);
+    test->bound = wanted->bound;
+    int is_projected = !spec->is_set && spec->n_features != spec->n_hidden;
+    EXPECT_EQ(es_policy_act_launches(test->act), spec->is_set || is_projected ? 6 : 5);
+    EXPECT_EQ(count_launches(test), es_policy_act_launches(test->act));
+    compare_steps(test);
+    EXPECT(worst_of_tf32(test) <= wanted->bound_tf32);
+    REQUIRE_OK(es_device_status(test->device));
+    printf("parity policy_act f32: bound 0 + %.2g, at most %.3f of it used; TF32 is off by "
+           "%.2g\n",
+           test->bound, test->most_used, worst_of_tf32(test));
+    destroy_act_case(test);
+}
+
 TEST(parity) {
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
     }
-    const struct {
-        EsPolicySpec spec;
-        int64_t n_envs, n_steps;
-        double bound, bound_tf32;
-    } cases[] = {
+    const ParityCase cases[] = {
         // a norm over the two features that 8 hidden units leave magnifies any rounding
         {es_policy_spec_default(1, 8), 1, 30, 10 * BOUND, 1.0},
         {es_policy_spec_default(1, 16), 2, 30, BOUND, BOUND_TF32},
@@ -296,18 +339,29 @@ TEST(parity) {
         {es_policy_spec_default(3, 512), 64, 2, BOUND, BOUND_TF32},
     };
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
-        ActCase *test = create_act_case(cases[i].spec, cases[i].n_envs, cases[i].n_steps);
-        test->bound = cases[i].bound;
-        int is_projected = cases[i].spec.n_features != cases[i].spec.n_hidden;
-        EXPECT_EQ(es_policy_act_launches(test->act), is_projected ? 6 : 5);
-        EXPECT_EQ(count_launches(test), es_policy_act_launches(test->act));
-        compare_steps(test);
-        EXPECT(worst_of_tf32(test) <= cases[i].bound_tf32);
-        REQUIRE_OK(es_device_status(test->device));
-        printf("parity policy_act f32: bound 0 + %.2g, at most %.3f of it used; TF32 is off by "
-               "%.2g\n",
-               test->bound, test->most_used, worst_of_tf32(test));
-        destroy_act_case(test);
+        compare_case(&cases[i]);
+    }
+}
+
+// Slots as a set: encodings of widths that no vector divides, one slot to sixteen.
+TEST(set_parity) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    const struct {
+        int n_slots, n_hidden, n_features;
+        int64_t n_envs, n_steps;
+    } cases[] = {{1, 16, 16, 1, 12},  {3, 32, 24, 19, 6},   {2, 24, 37, 8, 6},
+                 {16, 40, 11, 33, 3}, {12, 136, 136, 5, 2}, {3, 512, 512, 64, 1}};
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        ParityCase wanted = {.spec = es_policy_spec_default(cases[i].n_slots, cases[i].n_hidden),
+                             .n_envs = cases[i].n_envs,
+                             .n_steps = cases[i].n_steps,
+                             .bound = BOUND,
+                             .bound_tf32 = BOUND_TF32};
+        wanted.spec.n_features = cases[i].n_features;
+        wanted.spec.is_set = 1;
+        compare_case(&wanted);
     }
 }
 
@@ -368,6 +422,7 @@ TEST(nan_stays) {
     const EsPolicySpec specs[] = {
         es_policy_spec_default(2, 16),
         {.n_slots = 1, .n_hidden = 24, .n_features = 13, .dropout = 0.1f},
+        {.n_slots = 2, .n_hidden = 16, .n_features = 16, .dropout = 0.1f, .is_set = 1},
     };
     const uint32_t nans[] = {0x7FFFFFFFu, 0x7F800001u};
     if (es_device_cuda_count() == 0) {
@@ -377,8 +432,7 @@ TEST(nan_stays) {
         ActCase *test = create_act_case(specs[i], 3, 1);
         const EsGraph *graph = test->graph.graph;
         int n_hidden = 0, n_some = 0, n_all = 0;
-        send(test, &test->features, test->cpu.rollout->features);
-        send(test, &test->blueprints, test->cpu.rollout->ids);
+        send_rows(test, 0);
         REQUIRE_OK(es_stream_fill(test->stream, test->is_reset.data, 1, 3));
         for (int v = 0; v < graph->n_values; v++) {
             const EsValue *value = &graph->values[v];

@@ -103,7 +103,10 @@ static void compare_health(Pair *pair) {
 
 static void compare_acting(Pair *pair) {
     const EsRollout *rollout = pair->cpu.rollout;
-    int64_t E = rollout->shape.n_envs, n_logits = E * rollout->shape.policy.n_logits;
+    int64_t E = rollout->shape.n_envs, S = rollout->shape.n_ids;
+    int is_set = es_policy_network_spec(pair->cpu.network)->is_set;
+    int64_t n_logits =
+        E * (is_set ? es_choice_table_size((int32_t)S) : rollout->shape.policy.n_logits);
     float *peeked = malloc((size_t)n_logits * sizeof *peeked);
     for (int64_t t = 0; t < rollout->shape.n_steps; t++) {
         const uint8_t *is_reset = rollout->is_reset + t * E;
@@ -201,14 +204,15 @@ static void expect_nothing_moves(Pair *pair) {
 // --- a whole round ---
 
 // A policy trains on CUDA, is saved, and goes on on the CPU with equal bits.
-static void expect_training_goes_on(void) {
+static void expect_training_goes_on(int version) {
     static Hosts hosts;
     EsDevice *cpu = open_cpu(), *cuda;
     EsPpoReport report;
     const char *path = temp_path("policy.safetensors");
     hosts_create(&hosts, 2, 5);
     REQUIRE_OK(es_device_open("cuda", NULL, &cuda));
-    EsPolicy *there = create_learned(&hosts, cuda, 5), *here = create_learned(&hosts, cpu, 6);
+    EsPolicy *there = create_version(&hosts, cuda, version, 5);
+    EsPolicy *here = create_version(&hosts, cpu, version, 6);
     for (int64_t round = 0; round < 3; round++) {
         hosts_play(&hosts, there, 5 * round, &report);
         EXPECT(report.n_epochs >= 1 && !report.is_skipped);
@@ -230,29 +234,50 @@ static void expect_training_goes_on(void) {
     hosts_destroy(&hosts);
 }
 
+typedef struct ParityCase {
+    EsPolicySpec spec;
+    int64_t n_envs, n_steps;
+} ParityCase;
+
+static void compare_case(const ParityCase *wanted) {
+    Pair pair = create_pair(wanted->spec, wanted->n_envs, wanted->n_steps);
+    share_parameters(&pair);
+    compare_acting(&pair);
+    compare_training(&pair);
+    expect_nothing_moves(&pair);
+    REQUIRE_OK(es_device_status(pair.cuda.device));
+    printf("parity policy f32: bound 0 + %.2g, at most %.3f of it used\n", BOUND, pair.most_used);
+    destroy_pair(&pair);
+}
+
 TEST(parity) {
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
     }
-    const struct {
-        EsPolicySpec spec;
-        int64_t n_envs, n_steps;
-    } cases[] = {
+    const ParityCase cases[] = {
         {{.n_slots = 3, .n_hidden = 32, .n_features = 24, .dropout = 0.1f, .aux_stops = 1}, 19, 7},
         {{.n_slots = 1, .n_hidden = 8, .n_features = 8, .dropout = 0.5f, .aux_stops = 0}, 1, 3},
         {es_policy_spec_default(5, 136), 33, 5},
         {es_policy_spec_default(3, 512), 16, 4},
     };
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
-        Pair pair = create_pair(cases[i].spec, cases[i].n_envs, cases[i].n_steps);
-        share_parameters(&pair);
-        compare_acting(&pair);
-        compare_training(&pair);
-        expect_nothing_moves(&pair);
-        REQUIRE_OK(es_device_status(pair.cuda.device));
-        printf("parity policy f32: bound 0 + %.2g, at most %.3f of it used\n", BOUND,
-               pair.most_used);
-        destroy_pair(&pair);
+        compare_case(&cases[i]);
     }
-    expect_training_goes_on();
+    expect_training_goes_on(ES_OBSERVATION_VERSION);
+}
+
+// Slots as a set: gradients through the pools, the chosen slot and the variants.
+TEST(set_parity) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    const ParityCase cases[] = {
+        {{.n_slots = 3, .n_hidden = 32, .n_features = 27, .dropout = 0.1f, .is_set = 1}, 19, 7},
+        {{.n_slots = 12, .n_hidden = 72, .n_features = 64, .aux_stops = 1, .is_set = 1}, 5, 3},
+        {{.n_slots = 1, .n_hidden = 16, .n_features = 16, .dropout = 0.5f, .is_set = 1}, 9, 3},
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        compare_case(&cases[i]);
+    }
+    expect_training_goes_on(ES_SET_OBSERVATION_VERSION);
 }

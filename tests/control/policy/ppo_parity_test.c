@@ -212,13 +212,16 @@ typedef struct NetworkRun {
     EsPpoModel model;
 } NetworkRun;
 
-static NetworkRun open_run(const char *device, int64_t n_envs, int64_t n_steps, int n_epochs) {
+static NetworkRun open_run(const char *device, int is_set, int64_t n_envs, int64_t n_steps,
+                           int n_epochs) {
     NetworkRun run = {0};
-    EsRolloutShape shape = policy_rollout_shape(&small_spec, n_envs, n_steps);
+    EsPolicySpec spec = small_spec;
+    spec.is_set = is_set;
+    EsRolloutShape shape = policy_rollout_shape(&spec, n_envs, n_steps);
     EsPpoSettings settings = test_settings();
     settings.n_epochs = n_epochs;
     REQUIRE_OK(es_device_open(device, NULL, &run.device));
-    REQUIRE_OK(es_policy_network_create(run.device, &small_spec, n_envs, n_steps, &run.network));
+    REQUIRE_OK(es_policy_network_create(run.device, &spec, n_envs, n_steps, &run.network));
     REQUIRE_OK(es_policy_network_initialise(run.network, 7));
     REQUIRE_OK(es_ppo_create(&settings, &shape, &run.ppo));
     REQUIRE_OK(es_rollout_create(&shape, &run.rollout));
@@ -273,21 +276,24 @@ TEST(network) {
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
     }
-    NetworkRun cpu = open_run("cpu", 19, 6, 4), cuda = open_run("cuda", 19, 6, 4);
-    EXPECT(cpu.model.on_device == NULL && cuda.model.on_device != NULL);
-    for (uint32_t round = 0; round < 3; round++) {
-        EsPpoReport a = update(&cpu, round), b = update(&cuda, round);
-        EXPECT_EQ(b.n_epochs, 4);
-        compare_report(&a, &b, NETWORK_BOUND);
-        compare_parameters(&cpu, &cuda);
+    for (int is_set = 0; is_set < 2; is_set++) {
+        NetworkRun cpu = open_run("cpu", is_set, 19, 6, 4);
+        NetworkRun cuda = open_run("cuda", is_set, 19, 6, 4);
+        EXPECT(cpu.model.on_device == NULL && cuda.model.on_device != NULL);
+        for (uint32_t round = 0; round < 3; round++) {
+            EsPpoReport a = update(&cpu, round), b = update(&cuda, round);
+            EXPECT_EQ(b.n_epochs, 4);
+            compare_report(&a, &b, NETWORK_BOUND);
+            compare_parameters(&cpu, &cuda);
+        }
+        close_run(&cpu);
+        close_run(&cuda);
     }
-    close_run(&cpu);
-    close_run(&cuda);
 }
 
 // Waits and copies of an update, once everything is recorded.
-static EsDeviceCounters count_update(int64_t n_envs, int64_t n_steps, int n_epochs) {
-    NetworkRun run = open_run("cuda", n_envs, n_steps, n_epochs);
+static EsDeviceCounters count_update(int is_set, int64_t n_envs, int64_t n_steps, int n_epochs) {
+    NetworkRun run = open_run("cuda", is_set, n_envs, n_steps, n_epochs);
     for (uint32_t round = 0; round < 3; round++) {
         EXPECT_EQ(update(&run, round).n_epochs, n_epochs);
     }
@@ -301,12 +307,9 @@ static EsDeviceCounters count_update(int64_t n_envs, int64_t n_steps, int n_epoc
                               after.n_launches - before.n_launches};
 }
 
-TEST(cost) {
-    if (es_device_cuda_count() == 0) {
-        SKIP("no CUDA device");
-    }
-    EsDeviceCounters small = count_update(3, 4, 2), large = count_update(17, 9, 2);
-    EsDeviceCounters longer = count_update(3, 4, 5);
+static void compare_costs(int is_set) {
+    EsDeviceCounters small = count_update(is_set, 3, 4, 2), large = count_update(is_set, 17, 9, 2);
+    EsDeviceCounters longer = count_update(is_set, 3, 4, 5);
     EXPECT_EQ(small.n_allocations, 0);
     EXPECT_EQ(large.n_synchronizations, small.n_synchronizations);
     EXPECT_EQ(large.n_copies, small.n_copies);
@@ -314,7 +317,15 @@ TEST(cost) {
     EXPECT_EQ(longer.n_synchronizations, small.n_synchronizations + 3);
     EXPECT_EQ(longer.n_copies, small.n_copies + 2 * 3); // number of the pass up, numbers down
     EXPECT(small.n_synchronizations <= 2 + 4);
-    printf("2 epochs: %lld waits, %lld copies, %lld launches\n",
+    printf("version %d, 2 epochs: %lld waits, %lld copies, %lld launches\n", 1 + is_set,
            (long long)small.n_synchronizations, (long long)small.n_copies,
            (long long)small.n_launches);
+}
+
+TEST(cost) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    compare_costs(0);
+    compare_costs(1);
 }

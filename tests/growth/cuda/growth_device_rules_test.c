@@ -109,15 +109,28 @@ static void expect_trials(const EsGrowth *here, const EsGrowth *there) {
     }
 }
 
-TEST(a_judgement_has_the_same_bits) {
+// Environments whose masks a budget of parameters narrows.
+static int count_limited(const EsActionMasks *masks) {
+    int n = 0;
+    for (int e = 0; e < E; e++) {
+        for (int s = 0; s < 3; s++) {
+            n += masks[e].over_budget[s] != 0 && masks[e].gate_over_budget[s] != 0;
+        }
+    }
+    return n;
+}
+
+// max_parameters 0: no budget
+static void compare_judgements(int32_t max_parameters) {
     make_stripes(&dataset, 64, 40, 0);
     EsGrowthOptions options = stripes_options("r0c0,r0c1,r1c1", E);
+    options.settings.max_parameters = max_parameters;
     EsGrowth *there = create_on_cuda(options, &dataset);
     SKIP_WITHOUT(there);
     EsGrowth *here = create_growth(&options, &dataset, 1);
     const EsGrowthArrays *arrays = &there->on_device->arrays;
     REQUIRE_OK(es_growth_reset(here, 5));
-    int n_most = 0;
+    int n_most = 0, n_limited = 0;
     for (int step = 0; step < STEPS - 1; step++) {
         EsAction actions[E];
         EsActionMasks masks[E];
@@ -136,12 +149,18 @@ TEST(a_judgement_has_the_same_bits) {
         EXPECT(memcmp(masks, here->masks, sizeof masks) == 0);
         EXPECT(memcmp(lists, here->ablations, sizeof lists) == 0);
         n_most = ES_MAX(n_most, here->n_trials);
+        n_limited += count_limited(masks);
     }
-    EXPECT(n_most > 2 * E); // several seeds were switched off
+    EXPECT(max_parameters > 0 ? n_limited > E : n_limited == 0);
+    EXPECT(n_most > (max_parameters > 0 ? E : 2 * E)); // several seeds were switched off
     destroy_growth(here);
     destroy_growth(there);
     destroy_small_dataset(&dataset);
 }
+
+TEST(a_judgement_has_the_same_bits) { compare_judgements(0); }
+
+TEST(masks_under_a_budget_have_the_same_bits) { compare_judgements(900); }
 
 // --- clipping and SGD ---
 

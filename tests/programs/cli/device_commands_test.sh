@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Commands on a GPU: what a growth run tells about its captures, what a comparison leaves out, what a played step asks of
+# Commands on a GPU: what a growth run tells about its captures, slots as a set, what a comparison leaves out, what a played step asks of
 # the device, and what a profile calls its launches.
 #
 # usage: device_commands_test.sh PATH_TO_ESPER
@@ -24,6 +24,22 @@ expect_text "fall-backs" "$(ask "$folder/run" "SELECT n_fallbacks || ' ' || (fal
 expect_text "replays go on, captures do not" "$(ask "$folder/run" "SELECT b.n_replays > a.n_replays AND a.capture_ms > 0
     AND a.capture_ms = b.capture_ms AS goes_on FROM rounds a, rounds b WHERE a.round = 1 AND b.round = 2")" 1
 expect_text "plans are the CPU's" "$(ask "$folder/run" "SELECT count(n_builds) FROM event_plans_measured")" 0
+
+# --- slots as a set: trained under a budget, resumed with the same bytes, and its file on another host ---
+set=("${small[@]}" --envs 2 --episode-steps 8 --policy ppo --policy.version=2 --hidden 16 --max-params 600 --eval 0 --quiet)
+run 0 grow "${set[@]}" --rounds 2 --out "$folder/set"
+run 0 grow "${set[@]}" --rounds 1 --out "$folder/resumed"
+run 0 grow --resume "$folder/resumed" --rounds 2 --eval 0 --quiet
+diff -r "$folder/set/checkpoints/2" "$folder/resumed/checkpoints/2" > "$folder/diff.txt" ||
+    fail "another checkpoint when resumed: $(cat "$folder/diff.txt")"
+expect_text "updates" "$(ask "$folder/set" "SELECT count(*) || ' ' || sum(is_skipped) AS told FROM event_update_completed")" "2 0"
+expect_text "fall-backs" "$(ask "$folder/set" "SELECT max(n_fallbacks) AS n FROM event_plans_measured")" 0
+expect_text "hosts beyond the budget" "$(ask "$folder/set" "SELECT count(*) AS n FROM episodes
+    WHERE parameter_ratio * 438 > 600.5")" 0
+for device in cuda cpu; do
+    run 0 grow "${small[@]}" --device $device --policy "$folder/set/policy.safetensors" --slots r0c0 --envs 2 --episode-steps 9 \
+        --rounds 1 --eval 0 --quiet --out "$folder/played_$device"
+done
 
 # --- a comparison: what a GPU cannot run is left out, and deeper hosts have as many blocks as it runs ---
 # the seed is as large as many blocks of four channels
