@@ -13,6 +13,7 @@ typedef struct EsProveConjunction {
     const char *data; // name of the graph in results
     const char *text; // the question
     const EsKnowledgeGraph *graph;
+    const EsQuestion *question;
     EsProverSettings prover; // limits of the shortest proofs; others are the closure's
     int32_t closure_limit;
     int limit; // answers shown

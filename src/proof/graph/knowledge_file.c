@@ -178,7 +178,10 @@ static EsStatus add_soft_facts(const EsKgSource *source, EsSoftCounts *counts,
     ES_TRY_GOTO(read_file(source->soft, &text, &bytes));
     ES_TRY_GOTO(es_kg_builder_create_from(*graph, &builder));
     for (int32_t i = 0; i < (*graph)->n_facts; i++) {
-        ES_TRY_GOTO(es_kg_builder_add_fact(builder, (*graph)->facts[i]));
+        ES_TRY_GOTO(es_kg_builder_add_fact(builder, &(*graph)->facts[i]));
+    }
+    for (int32_t i = 0; i < (*graph)->wide.count; i++) {
+        ES_TRY_GOTO(es_kg_builder_add_fact(builder, (*graph)->wide.atoms + 2 * (size_t)i));
     }
     ES_TRY_GOTO(
         es_soft_facts_read(builder, *graph, &source->filter, source->soft, text, bytes, counts));
@@ -193,10 +196,10 @@ done:
 
 // A predicate of the rule's body that is in no fact and heads no rule, 0: none.
 static int32_t find_lost_goal(const EsKnowledgeGraph *graph, const EsHornRule *rule) {
-    for (int k = 0; k < rule->n_body; k++) {
+    for (int k = 0; k < rule->n_body; k += es_kg_cells(graph, rule->body[k].predicate)) {
         int32_t predicate = rule->body[k].predicate, n_rules;
         es_kg_rules_of(graph, predicate, &n_rules);
-        if (n_rules == 0 && es_kg_facts_of(graph, predicate).count == 0 &&
+        if (n_rules == 0 && es_kg_count_facts_of(graph, predicate) == 0 &&
             !es_kg_is_test(graph, predicate)) {
             return predicate;
         }
@@ -252,9 +255,9 @@ static EsStatus warn_of_shadows(const EsKgSource *source, const EsKnowledgeGraph
     return ES_STATUS_OK;
 }
 
-static void mark_atoms(unsigned char *is_used, const EsAtom *atoms, int32_t count) {
-    for (int32_t i = 0; i < count; i++) {
-        is_used[atoms[i].a] = is_used[atoms[i].b] = 1;
+static void mark_cells(unsigned char *is_used, const EsAtom *cells, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        is_used[cells[i].a] = is_used[cells[i].b] = 1;
     }
 }
 
@@ -262,16 +265,17 @@ static void mark_atoms(unsigned char *is_used, const EsAtom *atoms, int32_t coun
 // give it either; 0: none.
 static int32_t find_strange(const EsKnowledgeGraph *graph, const EsHornRule *rule,
                             const unsigned char *is_used) {
-    for (int k = 0; k < rule->n_body && !rule->is_prolog; k++) {
-        EsAtom atom = rule->body[k];
+    int n_cells = 1;
+    for (int k = 0; k < rule->n_body && !rule->is_prolog; k += n_cells) {
+        const EsAtom *atom = &rule->body[k];
         int32_t n_rules;
-        es_kg_rules_of(graph, atom.predicate, &n_rules);
-        if (n_rules == 0 && !es_kg_is_test(graph, atom.predicate)) {
-            if (atom.a > 0 && !is_used[atom.a]) {
-                return atom.a;
-            }
-            if (atom.b > 0 && !is_used[atom.b]) {
-                return atom.b;
+        n_cells = es_kg_cells(graph, atom->predicate);
+        es_kg_rules_of(graph, atom->predicate, &n_rules);
+        int is_looked_up = n_rules == 0 && !es_kg_is_test(graph, atom->predicate);
+        for (int i = 0; i < 2 * n_cells && is_looked_up; i++) {
+            int32_t term = es_atom_term(atom, i);
+            if (term > 0 && !is_used[term]) {
+                return term;
             }
         }
     }
@@ -285,9 +289,11 @@ static EsStatus warn_of_strange(const EsKgSource *source, const EsKnowledgeGraph
     const EsHornRule *first = NULL;
     int32_t n_rules = 0, constant = 0;
     ES_TRY(es_allocate((size_t)graph->n_constants + 1, &is_used));
-    mark_atoms(is_used, graph->facts, graph->n_facts);
+    mark_cells(is_used, graph->facts, graph->n_facts);
+    mark_cells(is_used, graph->wide.atoms, 2 * (int64_t)graph->wide.count);
     for (int split = 0; split < ES_KG_N_SPLITS; split++) {
-        mark_atoms(is_used, graph->splits[split].atoms, graph->splits[split].count);
+        const EsQuerySplit *queries = &graph->splits[split];
+        mark_cells(is_used, queries->atoms, (int64_t)queries->count * graph->query_cells);
     }
     for (int32_t r = 0; r < graph->n_rules; r++) {
         int32_t strange = find_strange(graph, &graph->rules[r], is_used);

@@ -8,21 +8,22 @@
 #include "base/memory.h"
 #include "proof/graph/text_line.h"
 
-static EsStatus intern(EsKgBuilder *builder, EsKgNameKind kind, EsNameText name, int32_t *number) {
-    char text[ES_KG_MAX_NAME_BYTES];
-    size_t bytes = es_name_text_copy(name, text, sizeof text);
-    return es_kg_builder_intern(builder, kind, text, bytes, number);
-}
-
 // --- triples ---
 
-// "predicate(a,b)."
+// "predicate(a,b)", with a period or not, or "predicate." with it.
 static EsStatus parse_fact(const EsTextLines *lines, EsPiece line, EsAtomText *atom) {
     EsPiece rest = line;
     ES_TRY(es_text_take_atom(lines, &rest, atom));
     rest = es_piece_skip_blanks(rest);
+    EsExcerpt excerpt;
+    // text of another kind is not a list of predicates without arguments
+    if (memchr(line.text, '(', line.bytes) == NULL && !(rest.bytes == 1 && rest.text[0] == '.')) {
+        return ES_LINE_FAIL(lines, line.text,
+                            "no opening bracket in %s, expected predicate(a,b), or a period behind "
+                            "a predicate without arguments",
+                            es_text_excerpt(line, excerpt));
+    }
     if (rest.bytes > 1 || (rest.bytes == 1 && rest.text[0] != '.')) {
-        EsExcerpt excerpt;
         return ES_LINE_FAIL(lines, rest.text, "%s after the atom; only a period may follow",
                             es_text_excerpt(rest, excerpt));
     }
@@ -56,8 +57,9 @@ static EsStatus parse_columns(const EsTextLines *lines, EsPiece line, EsAtomText
                             "%d column%s, expected 3 with tabs between them: head, relation, tail",
                             n_columns, n_columns == 1 ? "" : "s");
     }
-    *atom = (EsAtomText){es_name_text_bare(columns[1]), es_name_text_bare(columns[0]),
-                         es_name_text_bare(columns[2])};
+    *atom = (EsAtomText){es_name_text_bare(columns[1]),
+                         {es_name_text_bare(columns[0]), es_name_text_bare(columns[2])},
+                         2};
     ES_TRY(check_column(lines, columns[0], "head"));
     ES_TRY(check_column(lines, columns[1], "relation"));
     ES_TRY(es_text_check_predicate(lines, atom->predicate));
@@ -140,13 +142,11 @@ EsStatus es_kg_text_read_triples(EsKgBuilder *builder, EsKgSplit split, const ch
         EsAtomText spelt;
         ES_TRY(has_columns ? parse_columns(&lines, line, &spelt)
                            : parse_fact(&lines, line, &spelt));
-        EsAtom atom;
-        ES_TRY(intern(builder, ES_KG_PREDICATE, spelt.predicate, &atom.predicate));
-        ES_TRY(intern(builder, ES_KG_CONSTANT, spelt.a, &atom.a));
-        ES_TRY(intern(builder, ES_KG_CONSTANT, spelt.b, &atom.b));
-        ES_TRY(es_kg_builder_add_query(builder, split, atom));
+        EsWideAtom atom;
+        ES_TRY(es_text_intern_atom(&lines, builder, &spelt, &atom));
+        ES_TRY(es_kg_builder_add_query(builder, split, atom.cells));
         if (split == ES_KG_SPLIT_TRAIN) {
-            ES_TRY(es_kg_builder_add_fact(builder, atom));
+            ES_TRY(es_kg_builder_add_fact(builder, atom.cells));
         }
         (*n_read)++;
     }
@@ -167,9 +167,22 @@ static const char *copy_name(EsPiece piece, Name name) {
 
 // --- depths ---
 
+// The queries of a split, and their numbers in the order of their atoms.
+typedef struct SortedQueries {
+    const EsKnowledgeGraph *graph;
+    EsKgSplit split;
+    int32_t *order; // owned
+} SortedQueries;
+
+static int compare_atoms(const EsKnowledgeGraph *graph, const EsAtom *x, const EsAtom *y) {
+    return graph->has_wide ? es_wide_atom_compare(x, y) : es_atom_compare(x, y);
+}
+
 static int compare_queries(const void *left, const void *right, void *context) {
-    const EsAtom *atoms = context;
-    return es_atom_compare(&atoms[*(const int32_t *)left], &atoms[*(const int32_t *)right]);
+    const SortedQueries *sorted = context;
+    const EsKnowledgeGraph *graph = sorted->graph;
+    return compare_atoms(graph, es_kg_query(graph, sorted->split, *(const int32_t *)left),
+                         es_kg_query(graph, sorted->split, *(const int32_t *)right));
 }
 
 static const char *copy_spelt(EsNameText spelt, Name name) {
@@ -186,15 +199,19 @@ static int32_t find_constant(const EsKnowledgeGraph *graph, EsNameText spelt) {
     return constant != 0 ? constant : es_kg_constant(graph, copy_spelt(spelt, name));
 }
 
-// 0 in a field whose name the graph does not have.
+// 0 in a field whose name the graph does not have, or not with as many arguments.
 static EsStatus parse_query(const EsTextLines *lines, const EsKnowledgeGraph *graph, EsPiece *rest,
-                            EsAtom *atom) {
+                            EsWideAtom *atom) {
     EsAtomText spelt;
     Name name;
+    int32_t terms[ES_KG_MAX_ARITY];
     ES_TRY(es_text_take_atom(lines, rest, &spelt));
-    atom->predicate = es_kg_predicate(graph, copy_spelt(spelt.predicate, name));
-    atom->a = find_constant(graph, spelt.a);
-    atom->b = find_constant(graph, spelt.b);
+    int32_t predicate = es_kg_predicate(graph, copy_spelt(spelt.predicate, name));
+    for (int i = 0; i < spelt.n_terms; i++) {
+        terms[i] = find_constant(graph, spelt.terms[i]);
+    }
+    *atom = es_wide_atom_make(graph->arities[predicate] == spelt.n_terms ? predicate : 0, terms,
+                              spelt.n_terms);
     return ES_STATUS_OK;
 }
 
@@ -219,26 +236,33 @@ static EsStatus parse_depth(const EsTextLines *lines, EsPiece rest, int32_t *dep
     return ES_STATUS_OK;
 }
 
-// Give every query that equals the atom its depth; `order` lists the queries by atom.
-static int32_t set_depth(EsQuerySplit *split, const int32_t *order, EsAtom atom, int32_t depth) {
+// Compares the query at a place of the order with an atom.
+static int compare_at(const SortedQueries *sorted, int32_t place, const EsAtom *atom) {
+    const EsKnowledgeGraph *graph = sorted->graph;
+    return compare_atoms(graph, es_kg_query(graph, sorted->split, sorted->order[place]), atom);
+}
+
+// Give every query that equals the atom its depth.
+static int32_t set_depth(const SortedQueries *sorted, EsQuerySplit *split, const EsAtom *atom,
+                         int32_t depth) {
     int32_t low = 0, high = split->count, n_set = 0;
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
-        if (es_atom_compare(&split->atoms[order[middle]], &atom) < 0) {
+        if (compare_at(sorted, middle, atom) < 0) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    for (; low < split->count && es_atom_compare(&split->atoms[order[low]], &atom) == 0; low++) {
-        split->depths[order[low]] = depth;
+    for (; low < split->count && compare_at(sorted, low, atom) == 0; low++) {
+        split->depths[sorted->order[low]] = depth;
         n_set++;
     }
     return n_set;
 }
 
-static EsStatus read_depth_lines(EsTextLines *lines, const EsKnowledgeGraph *graph,
-                                 EsQuerySplit *split, const int32_t *order) {
+static EsStatus read_depth_lines(EsTextLines *lines, const SortedQueries *sorted,
+                                 EsQuerySplit *split) {
     for (;;) {
         EsPiece line;
         int is_there;
@@ -250,11 +274,11 @@ static EsStatus read_depth_lines(EsTextLines *lines, const EsKnowledgeGraph *gra
             continue;
         }
         EsPiece rest = line;
-        EsAtom atom;
+        EsWideAtom atom;
         int32_t depth = ES_KG_DEPTH_ABSENT;
-        ES_TRY(parse_query(lines, graph, &rest, &atom));
+        ES_TRY(parse_query(lines, sorted->graph, &rest, &atom));
         ES_TRY(parse_depth(lines, rest, &depth));
-        if (set_depth(split, order, atom, depth) == 0) {
+        if (set_depth(sorted, split, atom.cells, depth) == 0) {
             EsExcerpt excerpt;
             EsPiece spelt = {line.text, (size_t)(rest.text - line.text)};
             return ES_LINE_FAIL(lines, line.text, "%s is not among the queries it gives depths for",
@@ -266,15 +290,15 @@ static EsStatus read_depth_lines(EsTextLines *lines, const EsKnowledgeGraph *gra
 EsStatus es_kg_text_read_depths(EsKnowledgeGraph *graph, EsKgSplit split, const char *name,
                                 const char *text, size_t bytes) {
     EsQuerySplit *queries = &graph->splits[split];
-    int32_t *order = NULL;
-    ES_TRY(es_allocate((size_t)queries->count * sizeof *order, (void **)&order));
+    SortedQueries sorted = {graph, split, NULL};
+    ES_TRY(es_allocate((size_t)queries->count * sizeof *sorted.order, (void **)&sorted.order));
     for (int32_t i = 0; i < queries->count; i++) {
-        order[i] = i;
+        sorted.order[i] = i;
     }
-    qsort_r(order, (size_t)queries->count, sizeof *order, compare_queries, queries->atoms);
+    qsort_r(sorted.order, (size_t)queries->count, sizeof *sorted.order, compare_queries, &sorted);
     EsTextLines lines = es_text_lines_begin(name, text, bytes);
-    EsStatus status = read_depth_lines(&lines, graph, queries, order);
-    es_release(order);
+    EsStatus status = read_depth_lines(&lines, &sorted, queries);
+    es_release(sorted.order);
     return status;
 }
 
@@ -329,6 +353,10 @@ static EsStatus read_typing(const EsTextLines *lines, EsKnowledgeGraph *graph, E
     if (predicate == 0) {
         return ES_LINE_FAIL(lines, parts[0].text, "no fact, query or rule has the predicate %s",
                             es_text_excerpt(parts[0], excerpt));
+    }
+    if (graph->arities[predicate] != 2) {
+        return ES_LINE_FAIL(lines, parts[0].text, "%s has %d arguments, and domains are for two",
+                            es_text_excerpt(parts[0], excerpt), graph->arities[predicate]);
     }
     for (int i = 1; i < 3; i++) {
         int32_t domain = find_domain(&graph->domains, copy_name(parts[i], name));

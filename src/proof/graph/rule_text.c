@@ -101,12 +101,30 @@ static EsStatus take_operand(const EsTextLines *lines, EsPiece *rest, EsNameText
     return es_text_check_name(lines, *name, "term of a comparison");
 }
 
-static EsStatus take_comparison(const EsTextLines *lines, EsPiece *rest, EsLiteralText *literal) {
+static int is_variable(EsNameText name) {
+    return !name.is_quoted && es_kg_looks_variable(name.inside.text, name.inside.bytes);
+}
+
+// Returns whether nothing more of an atom can follow here.
+static int ends_atom(EsPiece piece) {
+    return piece.bytes == 0 || piece.text[0] == ',' || starts_with_arrow(piece) ||
+           (piece.bytes == 1 && piece.text[0] == '.');
+}
+
+// Take a comparison, or a predicate without arguments.
+static EsStatus take_bracketless(const EsTextLines *lines, EsPiece *rest, EsLiteralText *literal) {
     EsPiece begin = *rest;
     EsExcerpt excerpt;
-    ES_TRY(take_operand(lines, rest, &literal->atom.a));
+    ES_TRY(take_operand(lines, rest, &literal->atom.terms[0]));
     *rest = es_piece_skip_blanks(*rest);
     literal->test = test_at(*rest);
+    if (literal->test == ES_KG_NO_TEST && ends_atom(*rest) &&
+        !is_variable(literal->atom.terms[0])) {
+        // a predicate without arguments
+        literal->atom.predicate = literal->atom.terms[0];
+        literal->atom.n_terms = 0;
+        return es_text_check_predicate(lines, literal->atom.predicate);
+    }
     if (literal->test == ES_KG_NO_TEST) {
         return ES_LINE_FAIL(lines, begin.text,
                             "%s is neither an atom predicate(a,b) nor a comparison by !=, <, <=, > "
@@ -115,7 +133,21 @@ static EsStatus take_comparison(const EsTextLines *lines, EsPiece *rest, EsLiter
     }
     *rest = cut_front(*rest, strlen(es_kg_test_names[literal->test]));
     literal->atom.predicate = es_name_text_bare((EsPiece){begin.text, 0});
-    return take_operand(lines, rest, &literal->atom.b);
+    literal->atom.n_terms = 2;
+    return take_operand(lines, rest, &literal->atom.terms[1]);
+}
+
+// Returns whether a predicate without arguments stands at the front.
+static int is_bare_atom_at(EsPiece piece) {
+    EsNameText name = es_name_text_bare((EsPiece){piece.text, 0});
+    if (is_any_of(piece.text[0], "'\"") && es_text_take_quoted(&piece, ",-.", &name)) {
+        return ends_atom(es_piece_skip_blanks(piece));
+    }
+    while (piece.bytes > 0 && !is_any_of(piece.text[0], " \t,<>!()") && !starts_with_arrow(piece)) {
+        piece = cut_front(piece, 1);
+        name.inside.bytes++;
+    }
+    return name.inside.bytes > 0 && !is_variable(name) && ends_atom(es_piece_skip_blanks(piece));
 }
 
 // Take "not" or \+ off the front of an atom; 0 is returned where neither stands.
@@ -125,7 +157,8 @@ static int take_negation(EsPiece *rest) {
         return 0;
     }
     EsPiece atom = es_piece_skip_blanks(cut_front(*rest, is_word ? 3 : 2));
-    if (atom.bytes == 0 || test_at(atom) != ES_KG_NO_TEST || !is_atom_at(atom)) {
+    if (atom.bytes == 0 || test_at(atom) != ES_KG_NO_TEST ||
+        (!is_atom_at(atom) && !is_bare_atom_at(atom))) {
         return 0;
     }
     *rest = atom;
@@ -139,11 +172,13 @@ EsStatus es_text_take_literal(const EsTextLines *lines, EsPiece *rest, EsLiteral
         return ES_LINE_FAIL(lines, rest->text, "'%c' where an atom is expected", rest->text[0]);
     }
     if (rest->bytes > 0 && take_negation(rest)) {
+        ES_TRY(is_atom_at(*rest) ? es_text_take_atom(lines, rest, &literal->atom)
+                                 : take_bracketless(lines, rest, literal));
         literal->test = ES_KG_NEGATION;
-        return es_text_take_atom(lines, rest, &literal->atom);
+        return ES_STATUS_OK;
     }
     return rest->bytes == 0 || is_atom_at(*rest) ? es_text_take_atom(lines, rest, &literal->atom)
-                                                 : take_comparison(lines, rest, literal);
+                                                 : take_bracketless(lines, rest, literal);
 }
 
 // Take "b1(x,y), b2(y,z) ->" from the front of *rest.
@@ -206,25 +241,19 @@ typedef struct Numbering {
     int n_names;
 } Numbering;
 
-static EsStatus intern(EsKgBuilder *builder, EsKgNameKind kind, EsNameText name, int32_t *number) {
-    char text[ES_KG_MAX_NAME_BYTES];
-    size_t bytes = es_name_text_copy(name, text, sizeof text);
-    return es_kg_builder_intern(builder, kind, text, bytes, number);
-}
-
-static int is_variable(EsNameText name) {
-    return !name.is_quoted && es_kg_looks_variable(name.inside.text, name.inside.bytes);
+// A plain _ is a new variable each time.
+static int is_nameless(EsNameText name) {
+    return !name.is_quoted && name.inside.bytes == 1 && name.inside.text[0] == '_';
 }
 
 static EsStatus number_term(Numbering *numbering, EsNameText name, int32_t *term) {
     if (!is_variable(name)) {
-        return intern(numbering->builder, ES_KG_CONSTANT, name, term);
+        return es_text_intern(numbering->builder, ES_KG_CONSTANT, name, term);
     }
     EsPiece piece = name.inside;
-    int is_nameless = piece.bytes == 1 && piece.text[0] == '_';
     int i = 0;
     while (i < numbering->n_names &&
-           (is_nameless || !es_piece_equals(numbering->names[i], piece))) {
+           (is_nameless(name) || !es_piece_equals(numbering->names[i], piece))) {
         i++;
     }
     if (i == ES_HORN_MAX_VARIABLES) {
@@ -245,64 +274,66 @@ static EsStatus check_operand(const EsTextLines *lines, EsKgTest test, EsNameTex
 }
 
 static EsStatus number_literal(Numbering *numbering, const EsAtomText *spelt, EsKgTest test,
-                               EsAtom *atom) {
-    char text[ES_KG_MAX_NAME_BYTES];
-    if (test == ES_KG_NEGATION) {
-        size_t bytes = es_name_text_copy(spelt->predicate, text, sizeof text);
-        ES_TRY(es_kg_builder_intern_negation(numbering->builder, text, bytes, &atom->predicate));
-        ES_TRY(number_term(numbering, spelt->a, &atom->a));
-        return number_term(numbering, spelt->b, &atom->b);
-    }
-    if (test == ES_KG_NO_TEST) {
-        ES_TRY(intern(numbering->builder, ES_KG_PREDICATE, spelt->predicate, &atom->predicate));
+                               EsWideAtom *atom) {
+    int32_t predicate, terms[ES_KG_MAX_ARITY];
+    if (test == ES_KG_NO_TEST || test == ES_KG_NEGATION) {
+        ES_TRY(es_text_intern_predicate(numbering->lines, numbering->builder, spelt,
+                                        test == ES_KG_NEGATION, &predicate));
     } else {
-        ES_TRY(check_operand(numbering->lines, test, spelt->a));
-        ES_TRY(check_operand(numbering->lines, test, spelt->b));
-        ES_TRY(es_kg_builder_intern_test(numbering->builder, test, &atom->predicate));
+        ES_TRY(check_operand(numbering->lines, test, spelt->terms[0]));
+        ES_TRY(check_operand(numbering->lines, test, spelt->terms[1]));
+        ES_TRY(es_kg_builder_intern_test(numbering->builder, test, &predicate));
     }
-    ES_TRY(number_term(numbering, spelt->a, &atom->a));
-    return number_term(numbering, spelt->b, &atom->b);
+    for (int i = 0; i < spelt->n_terms; i++) {
+        ES_TRY(number_term(numbering, spelt->terms[i], &terms[i]));
+    }
+    *atom = es_wide_atom_make(predicate, terms, spelt->n_terms);
+    return ES_STATUS_OK;
 }
 
-// Returns whether a term is a constant or a variable that an atom of the body has.
-static int is_bound(const EsHornRule *rule, const RuleText *spelt, int32_t term) {
-    for (int k = 0; k < rule->n_body && term < 0; k++) {
-        if (spelt->body[k].test == ES_KG_NO_TEST &&
-            (rule->body[k].a == term || rule->body[k].b == term)) {
-            return 1;
+// Returns whether a term is no variable, or one that an atom of the body has.
+static int is_bound(const RuleText *rule, EsNameText term) {
+    for (int k = 0; k < rule->n_body && is_variable(term); k++) {
+        const EsAtomText *atom = &rule->body[k].atom;
+        for (int i = 0; i < atom->n_terms && rule->body[k].test == ES_KG_NO_TEST; i++) {
+            if (!atom->terms[i].is_quoted && es_piece_equals(atom->terms[i].inside, term.inside) &&
+                !is_nameless(term)) {
+                return 1;
+            }
         }
     }
-    return term >= 0;
+    return !is_variable(term);
 }
 
-static EsStatus check_bound(const EsTextLines *lines, const EsHornRule *rule, const RuleText *spelt,
-                            EsAtom atom, const EsAtomText *names, const char *where) {
-    int is_a_bound = is_bound(rule, spelt, atom.a);
-    if (is_a_bound && is_bound(rule, spelt, atom.b)) {
-        return ES_STATUS_OK;
+static EsStatus check_bound(const EsTextLines *lines, const RuleText *rule, const EsAtomText *atom,
+                            const char *where) {
+    for (int i = 0; i < atom->n_terms; i++) {
+        if (!is_bound(rule, atom->terms[i])) {
+            EsPiece name = atom->terms[i].whole;
+            EsExcerpt excerpt;
+            return ES_LINE_FAIL(lines, name.text, "the variable %s of the %s is not in the body%s",
+                                es_text_excerpt(name, excerpt), where,
+                                strcmp(where, "head") == 0 ? "" : ", in an atom predicate(a,b)");
+        }
     }
-    EsPiece name = is_a_bound ? names->b.whole : names->a.whole;
-    EsExcerpt excerpt;
-    return ES_LINE_FAIL(lines, name.text, "the variable %s of the %s is not in the body%s",
-                        es_text_excerpt(name, excerpt), where,
-                        strcmp(where, "head") == 0 ? "" : ", in an atom predicate(a,b)");
+    return ES_STATUS_OK;
 }
 
 // A variable of the head that the body does not bind would stand for every constant there is.
-static EsStatus check_variables(const EsTextLines *lines, const EsHornRule *rule,
-                                const RuleText *spelt, EsPiece line) {
+static EsStatus check_variables(const EsTextLines *lines, const RuleText *rule, EsPiece line) {
     int n_atoms = 0;
-    for (int k = 0; k < spelt->n_body; k++) {
-        n_atoms += spelt->body[k].test == ES_KG_NO_TEST;
+    for (int k = 0; k < rule->n_body; k++) {
+        n_atoms += rule->body[k].test == ES_KG_NO_TEST;
     }
     if (n_atoms == 0) {
         return ES_LINE_FAIL(lines, line.text, "%s",
                             "the body has no atom but comparisons and negations");
     }
-    ES_TRY(check_bound(lines, rule, spelt, rule->head, &spelt->head, "head"));
+    ES_TRY(check_bound(lines, rule, &rule->head, "head"));
     for (int k = 0; k < rule->n_body; k++) {
-        ES_TRY(check_bound(lines, rule, spelt, rule->body[k], &spelt->body[k].atom,
-                           "comparison or negation"));
+        if (rule->body[k].test != ES_KG_NO_TEST) {
+            ES_TRY(check_bound(lines, rule, &rule->body[k].atom, "comparison or negation"));
+        }
     }
     return ES_STATUS_OK;
 }
@@ -311,16 +342,27 @@ static EsStatus read_rule(EsKgBuilder *builder, const EsTextLines *lines, EsPiec
     RuleText spelt;
     ES_TRY(parse_rule(lines, line, &spelt));
     EsHornRule rule;
+    EsWideAtom atom;
     memset(&rule, 0, sizeof rule);
     Numbering numbering = {.lines = lines, .builder = builder, .n_names = 0};
-    ES_TRY(number_literal(&numbering, &spelt.head, ES_KG_NO_TEST, &rule.head));
+    ES_TRY(number_literal(&numbering, &spelt.head, ES_KG_NO_TEST, &atom));
+    memcpy(rule.head_cells, atom.cells, sizeof rule.head_cells);
     for (int k = 0; k < spelt.n_body; k++) {
-        ES_TRY(number_literal(&numbering, &spelt.body[k].atom, spelt.body[k].test, &rule.body[k]));
+        const EsAtomText *literal = &spelt.body[k].atom;
+        int n_cells = literal->n_terms > 2 ? 2 : 1;
+        if (rule.n_body + n_cells > ES_HORN_MAX_BODY) {
+            return ES_LINE_FAIL(lines, literal->predicate.whole.text,
+                                "more than %d atoms before ->, where one of over two arguments "
+                                "counts twice",
+                                ES_HORN_MAX_BODY);
+        }
+        ES_TRY(number_literal(&numbering, literal, spelt.body[k].test, &atom));
+        memcpy(&rule.body[rule.n_body], atom.cells, (size_t)n_cells * sizeof(EsAtom));
+        rule.n_body += n_cells;
     }
-    rule.n_body = spelt.n_body;
     rule.n_variables = numbering.n_names;
     rule.line = lines->number;
-    ES_TRY(check_variables(lines, &rule, &spelt, line));
+    ES_TRY(check_variables(lines, &spelt, line));
     return es_kg_builder_add_rule(builder, &rule);
 }
 

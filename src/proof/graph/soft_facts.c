@@ -60,49 +60,47 @@ static EsStatus parse_line(const EsTextLines *lines, EsPiece line, SoftLine *sof
 }
 
 // Queries of valid and test, sorted.
-static EsStatus list_queries(const EsKnowledgeGraph *graph, EsAtom **atoms, size_t *count) {
-    const EsQuerySplit *valid = &graph->splits[ES_KG_SPLIT_VALID];
-    const EsQuerySplit *test = &graph->splits[ES_KG_SPLIT_TEST];
-    size_t n_valid = (size_t)valid->count, n_test = (size_t)test->count;
-    ES_TRY(es_allocate((n_valid + n_test + 1) * sizeof **atoms, (void **)atoms));
-    if (n_valid > 0) {
-        memcpy(*atoms, valid->atoms, n_valid * sizeof **atoms);
+static EsStatus list_queries(const EsKnowledgeGraph *graph, EsWideAtom **atoms, size_t *count) {
+    const EsKgSplit splits[] = {ES_KG_SPLIT_VALID, ES_KG_SPLIT_TEST};
+    size_t most = (size_t)graph->splits[splits[0]].count + (size_t)graph->splits[splits[1]].count;
+    ES_TRY(es_allocate((most + 1) * sizeof **atoms, (void **)atoms));
+    *count = 0;
+    for (size_t s = 0; s < ES_COUNT_OF(splits); s++) {
+        for (int32_t i = 0; i < graph->splits[splits[s]].count; i++) {
+            memcpy((*atoms)[(*count)++].cells, es_kg_query(graph, splits[s], i),
+                   (size_t)graph->query_cells * sizeof(EsAtom));
+        }
     }
-    if (n_test > 0) {
-        memcpy(*atoms + n_valid, test->atoms, n_test * sizeof **atoms);
-    }
-    *count = n_valid + n_test;
-    qsort(*atoms, *count, sizeof **atoms, es_atom_compare);
+    qsort(*atoms, *count, sizeof **atoms, es_wide_atom_compare);
     return ES_STATUS_OK;
 }
 
-static EsStatus add_atom(EsKgBuilder *builder, const EsKnowledgeGraph *graph, const SoftLine *soft,
-                         const EsAtom *queries, size_t n_queries, EsSoftCounts *counts) {
-    EsAtom atom;
-    const struct {
-        EsNameText name;
-        EsKgNameKind kind;
-        int32_t *number;
-    } parts[] = {{soft->atom.predicate, ES_KG_PREDICATE, &atom.predicate},
-                 {soft->atom.a, ES_KG_CONSTANT, &atom.a},
-                 {soft->atom.b, ES_KG_CONSTANT, &atom.b}};
-    for (size_t i = 0; i < ES_COUNT_OF(parts); i++) {
-        char text[ES_KG_MAX_NAME_BYTES];
-        size_t bytes = es_name_text_copy(parts[i].name, text, sizeof text);
-        ES_TRY(es_kg_builder_intern(builder, parts[i].kind, text, bytes, parts[i].number));
+// Returns whether an atom in a builder's numbers is a fact; numbers beyond those of the graph are
+// names that it does not have.
+static int is_known(const EsKnowledgeGraph *graph, const EsAtomText *spelt, const EsAtom *atom) {
+    for (int i = 0; i < spelt->n_terms; i++) {
+        if (es_atom_term(atom, i) > graph->n_constants) {
+            return 0;
+        }
     }
-    if (bsearch(&atom, queries, n_queries, sizeof atom, es_atom_compare) != NULL) {
+    return atom->predicate <= graph->n_predicates && es_kg_is_fact(graph, atom);
+}
+
+static EsStatus add_atom(EsKgBuilder *builder, const EsTextLines *lines,
+                         const EsKnowledgeGraph *graph, const EsAtomText *spelt,
+                         const EsWideAtom *queries, size_t n_queries, EsSoftCounts *counts) {
+    EsWideAtom atom;
+    ES_TRY(es_text_intern_atom(lines, builder, spelt, &atom));
+    if (bsearch(&atom, queries, n_queries, sizeof atom, es_wide_atom_compare) != NULL) {
         counts->n_queries++;
         return ES_STATUS_OK;
     }
-    // numbers beyond those of the graph are names that it does not have
-    if (atom.predicate <= graph->n_predicates && atom.a <= graph->n_constants &&
-        atom.b <= graph->n_constants && es_kg_has_fact(graph, atom)) {
+    if (is_known(graph, spelt, atom.cells)) {
         counts->n_known++;
         return ES_STATUS_OK;
     }
     counts->n_added++;
-    return es_kg_builder_add_fact(builder, atom);
+    return es_kg_builder_add_fact(builder, atom.cells);
 }
 
 EsStatus es_soft_facts_read(EsKgBuilder *builder, const EsKnowledgeGraph *graph,
@@ -110,7 +108,7 @@ EsStatus es_soft_facts_read(EsKgBuilder *builder, const EsKnowledgeGraph *graph,
                             size_t bytes, EsSoftCounts *counts) {
     memset(counts, 0, sizeof *counts);
     EsTextLines lines = es_text_lines_begin(name, text, bytes);
-    EsAtom *queries = NULL;
+    EsWideAtom *queries = NULL;
     size_t n_queries;
     EsStatus status = ES_STATUS_OK;
     ES_TRY(list_queries(graph, &queries, &n_queries));
@@ -132,7 +130,7 @@ EsStatus es_soft_facts_read(EsKgBuilder *builder, const EsKnowledgeGraph *graph,
             counts->n_filtered++;
             continue;
         }
-        ES_TRY_GOTO(add_atom(builder, graph, &soft, queries, n_queries, counts));
+        ES_TRY_GOTO(add_atom(builder, &lines, graph, &soft.atom, queries, n_queries, counts));
     }
 done:
     es_release(queries);

@@ -218,12 +218,12 @@ static EsStatus queue_successors(EsProofSearch *search) {
 
 EsStatus es_search_tree(EsProofSearch *search) {
     EsProofAnswer *answer = search->answer;
-    EsAtomSpan query = {&search->query, 1};
+    EsAtomSpan query = {search->query, search->query_cells};
     EsSearchEntry root = {.parent = -1};
     es_goal_table_clear(&search->goals);
     search->n_entries = search->n_heap = 0;
     search->weight = 0;
-    ES_TRY(queue_state(search, query, es_proof_hash(&search->query, 1), root));
+    ES_TRY(queue_state(search, query, es_proof_hash(query.atoms, query.count), root));
     int goes_on = 1;
     while (goes_on && search->n_heap > 0) {
         take_entries(search);

@@ -63,7 +63,7 @@ static EsStatus expand_walks(EsProofSearch *search, int32_t n_walks, int32_t *n_
 // One step of every walk that is in the batch; `number` is that of the first walk.
 static void step_walks(EsProofSearch *search, int32_t number) {
     const EsSearchBatch *batch = &search->batch;
-    uint64_t seed = search->settings.seed ^ es_proof_hash(&search->query, 1);
+    uint64_t seed = search->settings.seed ^ es_proof_hash(search->query, search->query_cells);
     for (int32_t i = 0; i < batch->n_states; i++) {
         int32_t w = batch->owner[i];
         EsProofWalk *walk = &search->walks[w];
@@ -115,7 +115,7 @@ static void keep_best(EsProofSearch *search, int32_t n_walks, int is_first) {
 
 EsStatus es_search_walks(EsProofSearch *search) {
     const EsProofSearchSettings *settings = &search->settings;
-    EsAtomSpan query = {&search->query, 1};
+    EsAtomSpan query = {search->query, search->query_cells};
     int32_t n_all = settings->kind == ES_SEARCH_GREEDY ? 1 : settings->n_samples;
     for (int32_t number = 0; number < n_all && !search->answer->met_expanded;
          number += settings->batch) {
@@ -125,7 +125,7 @@ EsStatus es_search_walks(EsProofSearch *search) {
             walk->log_probability = 0;
             walk->is_over = walk->is_proved = 0;
             walk->path.count = 0;
-            es_proof_path_push(&walk->path, query, es_proof_hash(&search->query, 1));
+            es_proof_path_push(&walk->path, query, es_proof_hash(query.atoms, query.count));
         }
         do {
             es_search_batch_clear(&search->batch);
