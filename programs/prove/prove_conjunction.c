@@ -7,24 +7,24 @@
 
 // The proof of one goal of an answer.
 typedef struct GoalProof {
-    int is_fact;
-    EsProofTree *tree; // NULL for a fact; owned
+    int is_fact, is_too_large;
+    EsProofTree *tree; // NULL for a fact, and when it is too large; owned
 } GoalProof;
 
 // A shortest proof within the limits, else the first that the closure met.
 static EsStatus find_proof(const EsProveConjunction *ask, const EsJoinedAnswers *answers,
                            const EsAtom *atom, GoalProof *proof) {
     EsProverAnswer found;
-    *proof = (GoalProof){es_kg_is_fact(ask->graph, atom), NULL};
+    *proof = (GoalProof){.is_fact = es_kg_is_fact(ask->graph, atom)};
     if (proof->is_fact) {
         return ES_STATUS_OK;
     }
     ES_TRY(es_proof_tree_find(ask->graph, &ask->prover, atom, &proof->tree, &found));
     if (proof->tree == NULL) {
-        ES_TRY(es_proof_tree_derive(answers->closure, atom, &proof->tree));
+        ES_TRY(es_proof_tree_derive(answers->closure, atom, &proof->tree, &proof->is_too_large));
     }
-    ES_ASSERT(proof->tree != NULL);
-    return es_proof_tree_check(proof->tree);
+    ES_ASSERT(proof->tree != NULL || proof->is_too_large);
+    return proof->tree != NULL ? es_proof_tree_check(proof->tree) : ES_STATUS_OK;
 }
 
 static json_t *text_json(const char *text) {
@@ -42,7 +42,9 @@ static EsStatus goal_json(const EsProveConjunction *ask, const EsJoinedAnswers *
     es_kg_format_atom(ask->graph, atom, text, sizeof text);
     ES_TRY(find_proof(ask, answers, atom, &proof));
     json_t *object = json_pack("{s:o, s:b}", "atom", text_json(text), "fact", proof.is_fact);
-    if (!proof.is_fact) {
+    if (proof.is_too_large) {
+        json_object_set_new(object, "proof_too_large", json_true());
+    } else if (!proof.is_fact) {
         json_object_set_new(object, "proof", es_prove_tree_json(proof.tree));
     }
     json_array_append_new(list, object);
@@ -109,7 +111,7 @@ static EsStatus print_goal(const EsProveConjunction *ask, const EsJoinedAnswers 
         es_kg_format_atom(ask->graph, atom, text, sizeof text);
         printf("%*s", indent, "");
         es_padded_text_print(text, 0, stdout);
-        printf("  fact\n");
+        printf("  %s\n", proof.is_fact ? "fact" : es_prove_too_large);
     }
     es_proof_tree_destroy(proof.tree);
     return status;

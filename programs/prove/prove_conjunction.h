@@ -28,6 +28,9 @@ EsStatus es_prove_conjunction(const EsProveConjunction *ask);
 // is a terminal with a UTF-8 locale, else with | ` and -.
 EsStatus es_prove_print_tree(const EsProofTree *tree, int indent, FILE *stream);
 
+// what stands for a proof of over ES_PROOF_TREE_MAX_NODES
+extern const char es_prove_too_large[];
+
 // {"atom", "fact": true}, {"atom", "comparison": true}, {"atom", "negation": true} or {"atom",
 // "rule": text, "line": of its file, "body": [...]}; NULL when out of memory.
 json_t *es_prove_tree_json(const EsProofTree *tree);

@@ -17,6 +17,8 @@
 
 // --- proof trees for people and programs ---
 
+const char es_prove_too_large[] = "follows; its proof has over 1,000,000 atoms and is not shown";
+
 #define ATOM_BYTES ES_KG_ATOM_TEXT_BYTES
 // of an atom or a rule
 #define TEXT_BYTES ES_RULE_TEXT_BYTES
@@ -164,16 +166,18 @@ typedef struct Query {
 
 static int is_ground(const Query *query) { return query->question.n_variables == 0; }
 
-// A proof of an answer, checked again; NULL for a fact of an open question, and for a fact that has
-// no other proof.
-static EsStatus find_proof(const Query *query, EsAnswer answer, EsProofTree **tree) {
+// A proof of an answer, checked again; NULL for a fact of an open question, for a fact that has no
+// other proof, and for one that is too large.
+static EsStatus find_proof(const Query *query, EsAnswer answer, EsProofTree **tree,
+                           int *is_too_large) {
     EsProverAnswer found;
     *tree = NULL;
+    *is_too_large = 0;
     if (answer.n_steps == 0 && !is_ground(query)) {
         return ES_STATUS_OK;
     }
     if (answer.n_steps == ES_ANSWER_BEYOND) {
-        ES_TRY(es_proof_tree_derive(query->answers.closure, answer.cells, tree));
+        ES_TRY(es_proof_tree_derive(query->answers.closure, answer.cells, tree, is_too_large));
     } else {
         ES_TRY(
             es_proof_tree_find(query->graph, &query->settings.prover, answer.cells, tree, &found));
@@ -205,7 +209,11 @@ static EsStatus answer_json(const Query *query, EsAnswer answer, json_t **object
     }
     if (query->explains) {
         EsProofTree *tree;
-        ES_TRY(find_proof(query, answer, &tree));
+        int is_too_large;
+        ES_TRY(find_proof(query, answer, &tree, &is_too_large));
+        if (is_too_large) {
+            json_object_set_new(*object, "proof_too_large", json_true());
+        }
         json_object_set_new(*object, "proof",
                             tree != NULL ? es_prove_tree_json(tree) : json_null());
         es_proof_tree_destroy(tree);
@@ -258,8 +266,14 @@ static void print_atom(const Query *query, const EsAtom *atom) {
 
 static EsStatus print_proof(const Query *query, EsAnswer answer, int indent) {
     EsProofTree *tree;
-    ES_TRY(find_proof(query, answer, &tree));
+    int is_too_large;
+    ES_TRY(find_proof(query, answer, &tree, &is_too_large));
     EsStatus status = tree != NULL ? es_prove_print_tree(tree, indent, stdout) : ES_STATUS_OK;
+    if (is_too_large) {
+        printf("%*s", indent, "");
+        print_atom(query, answer.cells);
+        printf("  %s\n", es_prove_too_large);
+    }
     es_proof_tree_destroy(tree);
     return status;
 }

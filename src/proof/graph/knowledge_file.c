@@ -255,6 +255,36 @@ static EsStatus warn_of_shadows(const EsKgSource *source, const EsKnowledgeGraph
     return ES_STATUS_OK;
 }
 
+// Returns whether a name is a number with a decimal point.
+static int is_decimal(const char *name) {
+    name += *name == '-';
+    size_t n_whole = strspn(name, "0123456789");
+    size_t n_more = name[n_whole] == '.' ? strspn(name + n_whole + 1, "0123456789") : 0;
+    return n_whole > 0 && n_more > 0 && name[n_whole + 1 + n_more] == '\0';
+}
+
+// Comparisons in order hold of integers alone, which the author of 9.5 may not expect.
+static void warn_of_decimals(const EsKnowledgeGraph *graph) {
+    int32_t n_decimals = 0, first = 0;
+    int is_ordered = 0;
+    for (int32_t p = 1; p <= graph->n_predicates && graph->has_tests; p++) {
+        is_ordered |= graph->test_of[p] > ES_KG_NOT_EQUAL && graph->test_of[p] < ES_KG_NEGATION;
+    }
+    for (int32_t c = 1; c <= graph->n_constants && is_ordered; c++) {
+        if (is_decimal(graph->constant_names[c])) {
+            first = first == 0 ? c : first;
+            n_decimals++;
+        }
+    }
+    if (n_decimals > 0) {
+        es_log(
+            ES_LOG_WARNING,
+            "%d constant%s with a decimal point, such as \"%.100s\": rules compare in order by <, "
+            "<=, > or >=, which hold of integers alone",
+            n_decimals, n_decimals == 1 ? "" : "s", graph->constant_names[first]);
+    }
+}
+
 static void mark_cells(unsigned char *is_used, const EsAtom *cells, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         is_used[cells[i].a] = is_used[cells[i].b] = 1;
@@ -365,6 +395,7 @@ EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
     if (source->rules_use == ES_KG_RULES_NEEDED) {
         ES_TRY_GOTO(warn_of_lost_rules(source, made));
         ES_TRY_GOTO(warn_of_strange(source, made));
+        warn_of_decimals(made);
     }
     for (int split = 0; split < ES_KG_N_SPLITS && is_folder; split++) {
         ES_TRY_GOTO(read_depths(made, source->path, (EsKgSplit)split));

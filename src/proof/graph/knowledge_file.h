@@ -40,8 +40,8 @@ typedef struct EsKgReading {
 
 // INPUT when a file is wrong, with line and column, or when one that must be there is missing.
 // `reading` may be NULL. Logged as warnings: clauses of a Prolog file that were passed over, rules
-// that are needed and can never be used, variables of a rule file that are spelt as a constant, and
-// constants of its bodies that no fact and no query has.
+// that are needed and can never be used, variables of a rule file that are spelt as a constant,
+// constants of its bodies that no fact and no query has, and decimals where rules compare in order.
 EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
                            EsKnowledgeGraph **graph);
 

@@ -525,9 +525,6 @@ typedef struct Unfolding {
 // `number` is of no use for a test.
 static EsStatus add_node(Unfolding *unfolding, EsWideAtom atom, int32_t kind, int32_t number) {
     int64_t n = unfolding->count;
-    if (n >= ES_PROOF_TREE_MAX_NODES) {
-        return ES_FAIL(MEMORY, "a proof of more than %d atoms", ES_PROOF_TREE_MAX_NODES);
-    }
     ES_TRY(es_proof_array_grow((void **)&unfolding->nodes, sizeof *unfolding->nodes, n, n + 1,
                                &unfolding->node_capacity));
     ES_TRY(es_proof_array_grow((void **)&unfolding->numbers, sizeof *unfolding->numbers, n, n + 1,
@@ -592,8 +589,10 @@ static EsStatus unfold_node(Unfolding *unfolding, int64_t i) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_proof_tree_derive(const EsClosure *closure, const EsAtom *atom, EsProofTree **tree) {
+EsStatus es_proof_tree_derive(const EsClosure *closure, const EsAtom *atom, EsProofTree **tree,
+                              int *is_too_large) {
     *tree = NULL;
+    *is_too_large = 0;
     int32_t number = es_closure_find(closure, atom);
     if (number < es_closure_count_facts(closure, atom->predicate)) {
         return ES_STATUS_OK;
@@ -603,8 +602,12 @@ EsStatus es_proof_tree_derive(const EsClosure *closure, const EsAtom *atom, EsPr
     EsStatus status = ES_STATUS_OK;
     EsWideAtom root = es_closure_atom(closure, atom->predicate, number);
     ES_TRY_GOTO(add_node(&unfolding, root, ES_PROOF_NODE_FACT, number));
-    for (int64_t i = 0; i < unfolding.count; i++) {
+    for (int64_t i = 0; i < unfolding.count && !*is_too_large; i++) {
         ES_TRY_GOTO(unfold_node(&unfolding, i));
+        *is_too_large = unfolding.count > ES_PROOF_TREE_MAX_NODES;
+    }
+    if (*is_too_large) {
+        goto done;
     }
     ES_TRY_GOTO(es_allocate(sizeof **tree, &made));
     *tree = made;

@@ -62,9 +62,10 @@ EsStatus es_proof_tree_find(const EsKnowledgeGraph *graph, const EsProverSetting
 #define ES_PROOF_TREE_MAX_NODES 1000000
 
 // The proof of an atom by the first derivations of a closure with provenance; *tree is NULL when it
-// is not in it or is a fact. A derivation that serves twice is there twice. MEMORY beyond
-// ES_PROOF_TREE_MAX_NODES.
-EsStatus es_proof_tree_derive(const EsClosure *closure, const EsAtom *atom, EsProofTree **tree);
+// is not in it or is a fact, or when the tree would have over ES_PROOF_TREE_MAX_NODES, which
+// *is_too_large says. A derivation that serves twice is there twice.
+EsStatus es_proof_tree_derive(const EsClosure *closure, const EsAtom *atom, EsProofTree **tree,
+                              int *is_too_large);
 
 ES_EXTERN_C_END
 

@@ -145,7 +145,9 @@ TEST(first_derivations_are_proofs) {
         for (int32_t q = 0; q < graph->splits[ES_KG_SPLIT_TEST].count; q++) {
             EsAtom atom = graph->splits[ES_KG_SPLIT_TEST].atoms[q];
             EsProofTree *tree;
-            REQUIRE_OK(es_proof_tree_derive(closure, &atom, &tree));
+            int is_too_large;
+            REQUIRE_OK(es_proof_tree_derive(closure, &atom, &tree, &is_too_large));
+            EXPECT_EQ(is_too_large, 0);
             EXPECT_EQ(tree != NULL, es_closure_has(closure, &atom) && !es_kg_has_fact(graph, atom));
             if (tree != NULL) {
                 EXPECT(es_atom_equals(tree->nodes[0].atom, atom));
