@@ -486,7 +486,8 @@ EsExit cmd_prove_query(int argc, char **argv) {
             "proved, the\nfewest steps first. A name that begins with a capital letter, _ or ? is "
             "a variable, any\nother or one in quotes a constant. Facts take no step. Several goals "
             "and "
-            "comparisons may be\nasked for at once: \"uncle(X,Y), lives(Y,paris), X != otto\".",
+            "comparisons may be\nasked for at once: \"uncle(X,Y), lives(Y,paris), X != otto\". "
+            "Predicates have none to four\narguments.",
         .example = "esper prove query \"grandfather(X,Y)\" --generated 100 --limit 5 --explain",
         .options = options,
         .n_options = ES_COUNT_OF(options),

@@ -48,8 +48,8 @@ typedef struct EsWideAtom {
     EsAtom cells[ES_ATOM_MAX_CELLS];
 } EsWideAtom;
 
-// The compiler sees that a caller's atom has one cell, or sets one, and not that its predicate has at
-// most two arguments then.
+// The compiler sees that a caller's atom has one cell, or sets one, and not that its predicate has
+// at most two arguments then.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Warray-bounds"
 #ifndef __clang__
@@ -260,8 +260,9 @@ int32_t es_kg_predicate(const EsKnowledgeGraph *graph, const char *name);
 // The value of a name that is spelt as an integer, ES_KG_NO_INTEGER for any other.
 int64_t es_kg_integer(const char *name);
 
-// Write "predicate(a,b)", or "predicate" without arguments, as snprintf does; variables of rules are V1, V2, ... Names that could not
-// be read back otherwise are in quotes. A comparison is "a != b".
+// Write "predicate(a,b)", or "predicate" without arguments, as snprintf does; variables of rules
+// are V1, V2, ... Names that could not be read back otherwise are in quotes. A comparison is "a !=
+// b".
 int es_kg_format_atom(const EsKnowledgeGraph *graph, const EsAtom *atom, char *text, size_t bytes);
 
 // Write a name of a fact as it can be read back: in single quotes when it begins with a quote or %,

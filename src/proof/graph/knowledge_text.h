@@ -15,10 +15,10 @@ ES_EXTERN_C_BEGIN
 // of a constant, predicate, variable or domain
 #define ES_KG_MAX_NAME_BYTES 1024
 
-// "predicate(a,b)." with none to ES_KG_MAX_ARITY arguments, with or without the period and quotes, or
-// three tab-separated columns head, relation, tail, when the first line has a tab outside of quotes
-// and brackets. Adds queries to the split, and facts besides for ES_KG_SPLIT_TRAIN. *n_read: lines
-// that held an atom.
+// "predicate(a,b)." with none to ES_KG_MAX_ARITY arguments, with or without the period and quotes,
+// or three tab-separated columns head, relation, tail, when the first line has a tab outside of
+// quotes and brackets. Adds queries to the split, and facts besides for ES_KG_SPLIT_TRAIN. *n_read:
+// lines that held an atom.
 EsStatus es_kg_text_read_triples(EsKgBuilder *builder, EsKgSplit split, const char *name,
                                  const char *text, size_t bytes, int32_t *n_read);
 

@@ -85,9 +85,9 @@ EsStatus es_text_check_operand(const EsTextLines *lines, EsKgTest test, EsNameTe
 // The name of a piece without quotes.
 EsNameText es_name_text_bare(EsPiece piece);
 
-// Take "predicate(a,b)" from the front of *rest, with up to ES_KG_MAX_ARITY arguments; blanks around
-// the names are passed over. Where no bracket is to come it is "predicate", up to a blank or the
-// end, less a period there.
+// Take "predicate(a,b)" from the front of *rest, with up to ES_KG_MAX_ARITY arguments; blanks
+// around the names are passed over. Where no bracket is to come it is "predicate", up to a blank or
+// the end, less a period there.
 EsStatus es_text_take_atom(const EsTextLines *lines, EsPiece *rest, EsAtomText *atom);
 
 // Take "predicate(a,b)", "not predicate(a,b)" (or \+) or "a != b" from the front of *rest, as rule

@@ -3,8 +3,8 @@
 //
 // A state of that search is the goals left to prove and, as its last cells, the arguments of the
 // question, with predicate 0: no fact and no rule has that, so they stay to the end and collect the
-// bindings. A state of these alone is an answer. Steps by facts cost nothing, steps by rules one; states
-// are taken by their cost, so that each is reached first in the cheapest way.
+// bindings. A state of these alone is an answer. Steps by facts cost nothing, steps by rules one;
+// states are taken by their cost, so that each is reached first in the cheapest way.
 #include "proof/search/answers.h"
 
 #include <stdlib.h>

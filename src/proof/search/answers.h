@@ -79,7 +79,8 @@ typedef struct EsAnswers {
 // Those of es_prover_defaults, and ES_ANSWERS_CLOSURE_LIMIT.
 EsAnswersSettings es_answers_defaults(void);
 
-// `form` is a goal of a question. The same for any number of threads. After a failure there is nothing to destroy.
+// `form` is a goal of a question. The same for any number of threads. After a failure there is
+// nothing to destroy.
 EsStatus es_answers_find(const EsKnowledgeGraph *graph, const EsAnswersSettings *settings,
                          EsThreadPool *pool, const EsAtom *form, EsAnswers *answers);
 void es_answers_destroy(EsAnswers *answers);

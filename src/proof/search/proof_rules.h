@@ -1,16 +1,15 @@
 // One step of backward chaining over a knowledge graph: selects a goal, unifies it with rules
 // and facts, and lists the states that follow. Written once for CPU and CUDA.
 //
-// A state is its goals, a list of atoms still to be proved, left to right, in cells: one for an atom
-// of at most two arguments, two for one of three or four (knowledge_graph.h), so that graphs of
-// narrow predicates have narrow states. Counts and limits of atoms are of cells. A term above the
-// graph's n_constants is a variable; the variables of a state are numbered by first occurrence (left
-// to right, a before b) from n_constants + 1, so that states equal up to renaming are equal, byte for
-// byte. The list of successors is exact: a proof is noticed before any limit, and candidates that a
-// limit drops are counted. A test (x != y) is a goal until its terms are known: it is never
-// selected, goes when it holds, and takes the whole state with it when it does not. Nothing is
-// allocated; the caller gives the buffers (es_successors_create
-// in prover.h makes some).
+// A state is its goals, a list of atoms still to be proved, left to right, in cells: one for an
+// atom of at most two arguments, two for one of three or four (knowledge_graph.h), so that graphs
+// of narrow predicates have narrow states. Counts and limits of atoms are of cells. A term above
+// the graph's n_constants is a variable; the variables of a state are numbered by first occurrence
+// (left to right, a before b) from n_constants + 1, so that states equal up to renaming are equal,
+// byte for byte. The list of successors is exact: a proof is noticed before any limit, and
+// candidates that a limit drops are counted. A test (x != y) is a goal until its terms are known:
+// it is never selected, goes when it holds, and takes the whole state with it when it does not.
+// Nothing is allocated; the caller gives the buffers (es_successors_create in prover.h makes some).
 //
 //     es_proof_expand(graph, &settings, &query, &query, 1, NULL, &successors);
 //     for (int32_t i = 0; i < successors.count; i++) {

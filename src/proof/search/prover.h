@@ -71,8 +71,8 @@ void es_prover_destroy(EsProver *prover);
 // ARGUMENT when the query is not an atom over the graph's constants and predicates.
 EsStatus es_prover_find_depth(EsProver *prover, const EsAtom *query, EsProverAnswer *answer);
 
-// All queries, each of the graph's query_cells, over the pool's threads; depths as in EsProverAnswer (count). The results do not
-// depend on the number of threads.
+// All queries, each of the graph's query_cells, over the pool's threads; depths as in
+// EsProverAnswer (count). The results do not depend on the number of threads.
 EsStatus es_prover_find_depths(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
                                EsThreadPool *pool, const EsAtom *queries, int32_t count,
                                int32_t *depths, EsProverReport *report);

@@ -510,8 +510,8 @@ typedef struct Asked {
     int is_single;
 } Asked;
 
-// The first three kinds are of one goal: variables in some places, the same variable in several, and
-// none; the others of two or three goals.
+// The first three kinds are of one goal: variables in some places, the same variable in several,
+// and none; the others of two or three goals.
 static void draw_question(Program *program, int kind, Asked *asked) {
     Dice *dice = &program->dice;
     memset(asked, 0, sizeof *asked);
