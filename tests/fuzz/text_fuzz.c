@@ -9,7 +9,7 @@
 #include "proof/graph/knowledge_builder.h"
 #include "proof/graph/knowledge_text.h"
 #include "proof/graph/prolog_text.h"
-#include "proof/graph/soft_facts.h"
+#include "proof/graph/knowledge_file.h"
 #include "proof/search/answers.h"
 #include "proof/search/closure.h"
 #include "runs/grow/grow_settings.h"

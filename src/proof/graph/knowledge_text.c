@@ -1,7 +1,9 @@
-// Readers of one text each, line by line: triples go into a builder; depths and domains into a
-// finished graph, whose names they refer to. Rules are read by rule_text.c.
+// Readers of one text each, line by line: triples and rules go into a builder; depths and domains
+// into a finished graph, whose names they refer to. A rule is cut into atoms, comparisons and names
+// first, then numbered, variables by first appearance with the head first.
 #include "proof/graph/knowledge_text.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,6 +150,245 @@ EsStatus es_kg_text_read_triples(EsKgBuilder *builder, EsKgSplit split, const ch
         if (split == ES_KG_SPLIT_TRAIN) {
             ES_TRY(es_kg_builder_add_fact(builder, atom.cells));
         }
+        (*n_read)++;
+    }
+}
+
+// --- rules, cut ---
+
+typedef struct RuleText {
+    EsAtomText head;
+    EsLiteralText body[ES_HORN_MAX_BODY];
+    int n_body;
+} RuleText;
+
+// Take "name:confidence:" from the front of *rest.
+static EsStatus skip_label(const EsTextLines *lines, EsPiece *rest) {
+    const char *end = rest->text + rest->bytes;
+    const char *first = memchr(rest->text, ':', rest->bytes);
+    const char *second = first != NULL ? memchr(first + 1, ':', (size_t)(end - first - 1)) : NULL;
+    EsExcerpt excerpt;
+    if (second == NULL) {
+        return ES_LINE_FAIL(lines, rest->text,
+                            "%s is no rule, expected NAME:CONFIDENCE:BODY -> HEAD",
+                            es_text_excerpt(*rest, excerpt));
+    }
+    EsPiece confidence = es_piece_trim((EsPiece){first + 1, (size_t)(second - first - 1)});
+    char number[64] = "", *stop = number;
+    double value = 0;
+    if (confidence.bytes < sizeof number) {
+        memcpy(number, confidence.text, confidence.bytes);
+        number[confidence.bytes] = '\0';
+        value = strtod(number, &stop);
+    }
+    if (stop == number || *stop != '\0' || !isfinite(value)) {
+        return ES_LINE_FAIL(lines, confidence.text, "the confidence %s is not a number",
+                            es_text_excerpt(confidence, excerpt));
+    }
+    *rest = (EsPiece){second + 1, (size_t)(end - second - 1)};
+    return ES_STATUS_OK;
+}
+
+// Take "b1(x,y), b2(y,z) ->" from the front of *rest.
+static EsStatus parse_body(const EsTextLines *lines, EsPiece *rest, RuleText *rule) {
+    *rest = es_piece_skip_blanks(*rest);
+    if (es_piece_starts_with(*rest, "->")) {
+        return ES_LINE_FAIL(lines, rest->text, "%s", "the rule has no body before ->");
+    }
+    for (;;) {
+        EsLiteralText literal;
+        const char *begin = es_piece_skip_blanks(*rest).text;
+        ES_TRY(es_text_take_literal(lines, rest, &literal));
+        if (rule->n_body == ES_HORN_MAX_BODY) {
+            return ES_LINE_FAIL(lines, begin, "more than %d atoms before ->", ES_HORN_MAX_BODY);
+        }
+        rule->body[rule->n_body++] = literal;
+        *rest = es_piece_skip_blanks(*rest);
+        if (es_piece_starts_with(*rest, "->")) {
+            *rest = es_piece_cut_front(*rest, 2);
+            return ES_STATUS_OK;
+        }
+        if (rest->bytes == 0) {
+            return ES_LINE_FAIL(lines, rest->text, "%s",
+                                "the rule ends after its body, expected -> and a head");
+        }
+        if (rest->text[0] != ',') {
+            EsExcerpt excerpt;
+            return ES_LINE_FAIL(lines, rest->text, "%s after an atom of the body, expected , or ->",
+                                es_text_excerpt(*rest, excerpt));
+        }
+        const char *comma = rest->text;
+        *rest = es_piece_skip_blanks(es_piece_cut_front(*rest, 1));
+        if (rest->bytes == 0 || es_piece_starts_with(*rest, "->")) {
+            return ES_LINE_FAIL(lines, comma, "%s", "an atom is missing after the comma");
+        }
+    }
+}
+
+static EsStatus parse_rule(const EsTextLines *lines, EsPiece line, RuleText *rule) {
+    memset(rule, 0, sizeof *rule);
+    EsPiece rest = line;
+    ES_TRY(skip_label(lines, &rest));
+    ES_TRY(parse_body(lines, &rest, rule));
+    ES_TRY(es_text_take_atom(lines, &rest, &rule->head));
+    rest = es_piece_skip_blanks(rest);
+    if (rest.bytes > 1 || (rest.bytes == 1 && rest.text[0] != '.')) {
+        EsExcerpt excerpt;
+        return ES_LINE_FAIL(lines, rest.text, "%s after the head of the rule",
+                            es_text_excerpt(rest, excerpt));
+    }
+    return ES_STATUS_OK;
+}
+
+// --- rules, numbered ---
+
+typedef struct Numbering {
+    const EsTextLines *lines;
+    EsKgBuilder *builder;
+    EsPiece names[ES_HORN_MAX_VARIABLES]; // of variables
+    int n_names;
+} Numbering;
+
+// A plain _ is a new variable each time.
+static int is_nameless(EsNameText name) {
+    return !name.is_quoted && name.inside.bytes == 1 && name.inside.text[0] == '_';
+}
+
+static EsStatus number_term(Numbering *numbering, EsNameText name, int32_t *term) {
+    if (!es_name_text_is_variable(name)) {
+        return es_text_intern(numbering->builder, ES_KG_CONSTANT, name, term);
+    }
+    EsPiece piece = name.inside;
+    int i = 0;
+    while (i < numbering->n_names &&
+           (is_nameless(name) || !es_piece_equals(numbering->names[i], piece))) {
+        i++;
+    }
+    if (i == ES_HORN_MAX_VARIABLES) {
+        return ES_LINE_FAIL(numbering->lines, piece.text, "more than %d variables in one rule",
+                            ES_HORN_MAX_VARIABLES);
+    }
+    if (i == numbering->n_names) {
+        numbering->names[numbering->n_names++] = piece;
+        ES_TRY(es_kg_builder_note_variable(numbering->builder, piece.text, piece.bytes,
+                                           numbering->lines->number));
+    }
+    *term = -(i + 1);
+    return ES_STATUS_OK;
+}
+
+static EsStatus check_operand(const EsTextLines *lines, EsKgTest test, EsNameText name) {
+    return es_name_text_is_variable(name) ? ES_STATUS_OK : es_text_check_operand(lines, test, name);
+}
+
+static EsStatus number_literal(Numbering *numbering, const EsAtomText *spelt, EsKgTest test,
+                               EsWideAtom *atom) {
+    int32_t predicate, terms[ES_KG_MAX_ARITY];
+    if (test == ES_KG_NO_TEST || test == ES_KG_NEGATION) {
+        ES_TRY(es_text_intern_predicate(numbering->lines, numbering->builder, spelt,
+                                        test == ES_KG_NEGATION, &predicate));
+    } else {
+        ES_TRY(check_operand(numbering->lines, test, spelt->terms[0]));
+        ES_TRY(check_operand(numbering->lines, test, spelt->terms[1]));
+        ES_TRY(es_kg_builder_intern_test(numbering->builder, test, &predicate));
+    }
+    for (int i = 0; i < spelt->n_terms; i++) {
+        ES_TRY(number_term(numbering, spelt->terms[i], &terms[i]));
+    }
+    *atom = es_wide_atom_make(predicate, terms, spelt->n_terms);
+    return ES_STATUS_OK;
+}
+
+// Returns whether a term is no variable, or one that an atom of the body has.
+static int is_bound(const RuleText *rule, EsNameText term) {
+    for (int k = 0; k < rule->n_body && es_name_text_is_variable(term); k++) {
+        const EsAtomText *atom = &rule->body[k].atom;
+        for (int i = 0; i < atom->n_terms && rule->body[k].test == ES_KG_NO_TEST; i++) {
+            if (!atom->terms[i].is_quoted && es_piece_equals(atom->terms[i].inside, term.inside) &&
+                !is_nameless(term)) {
+                return 1;
+            }
+        }
+    }
+    return !es_name_text_is_variable(term);
+}
+
+static EsStatus check_bound(const EsTextLines *lines, const RuleText *rule, const EsAtomText *atom,
+                            const char *where) {
+    for (int i = 0; i < atom->n_terms; i++) {
+        if (!is_bound(rule, atom->terms[i])) {
+            EsPiece name = atom->terms[i].whole;
+            EsExcerpt excerpt;
+            return ES_LINE_FAIL(lines, name.text, "the variable %s of the %s is not in the body%s",
+                                es_text_excerpt(name, excerpt), where,
+                                strcmp(where, "head") == 0 ? "" : ", in an atom predicate(a,b)");
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// A variable of the head that the body does not bind would stand for every constant there is.
+static EsStatus check_variables(const EsTextLines *lines, const RuleText *rule, EsPiece line) {
+    int n_atoms = 0;
+    for (int k = 0; k < rule->n_body; k++) {
+        n_atoms += rule->body[k].test == ES_KG_NO_TEST;
+    }
+    if (n_atoms == 0) {
+        return ES_LINE_FAIL(lines, line.text, "%s",
+                            "the body has no atom but comparisons and negations");
+    }
+    ES_TRY(check_bound(lines, rule, &rule->head, "head"));
+    for (int k = 0; k < rule->n_body; k++) {
+        if (rule->body[k].test != ES_KG_NO_TEST) {
+            ES_TRY(check_bound(lines, rule, &rule->body[k].atom, "comparison or negation"));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_rule(EsKgBuilder *builder, const EsTextLines *lines, EsPiece line) {
+    RuleText spelt;
+    ES_TRY(parse_rule(lines, line, &spelt));
+    EsHornRule rule;
+    EsWideAtom atom;
+    memset(&rule, 0, sizeof rule);
+    Numbering numbering = {.lines = lines, .builder = builder, .n_names = 0};
+    ES_TRY(number_literal(&numbering, &spelt.head, ES_KG_NO_TEST, &atom));
+    memcpy(rule.head_cells, atom.cells, sizeof rule.head_cells);
+    for (int k = 0; k < spelt.n_body; k++) {
+        const EsAtomText *literal = &spelt.body[k].atom;
+        int n_cells = literal->n_terms > 2 ? 2 : 1;
+        if (rule.n_body + n_cells > ES_HORN_MAX_BODY) {
+            return ES_LINE_FAIL(lines, literal->predicate.whole.text,
+                                "more than %d atoms before ->, where one of over two arguments "
+                                "counts twice",
+                                ES_HORN_MAX_BODY);
+        }
+        ES_TRY(number_literal(&numbering, literal, spelt.body[k].test, &atom));
+        memcpy(&rule.body[rule.n_body], atom.cells, (size_t)n_cells * sizeof(EsAtom));
+        rule.n_body += n_cells;
+    }
+    rule.n_variables = numbering.n_names;
+    rule.line = lines->number;
+    ES_TRY(check_variables(lines, &spelt, line));
+    return es_kg_builder_add_rule(builder, &rule);
+}
+
+EsStatus es_kg_text_read_rules(EsKgBuilder *builder, const char *name, const char *text,
+                               size_t bytes, int32_t *n_read) {
+    *n_read = 0;
+    EsTextLines lines = es_text_lines_begin(name, text, bytes);
+    EsPiece line;
+    int is_there;
+    for (;;) {
+        ES_TRY(es_text_lines_next(&lines, &line, &is_there));
+        if (!is_there) {
+            return ES_STATUS_OK;
+        }
+        if (line.text[0] == '%') {
+            continue;
+        }
+        ES_TRY(read_rule(builder, &lines, line));
         (*n_read)++;
     }
 }

@@ -320,6 +320,149 @@ EsStatus es_text_take_atom(const EsTextLines *lines, EsPiece *rest, EsAtomText *
     return take_arguments(lines, rest, atom);
 }
 
+// --- literals ---
+
+EsPiece es_piece_cut_front(EsPiece piece, size_t bytes) {
+    return (EsPiece){piece.text + bytes, piece.bytes - bytes};
+}
+
+int es_piece_starts_with(EsPiece piece, const char *text) {
+    return piece.bytes >= strlen(text) && memcmp(piece.text, text, strlen(text)) == 0;
+}
+
+static int starts_with_arrow(EsPiece piece) { return es_piece_starts_with(piece, "->"); }
+
+// The comparison that stands at the front, the longest that fits.
+static EsKgTest test_at(EsPiece piece) {
+    EsKgTest found = ES_KG_NO_TEST;
+    for (int test = ES_KG_NOT_EQUAL; test < ES_KG_NEGATION; test++) {
+        if (es_piece_starts_with(piece, es_kg_test_names[test]) &&
+            strlen(es_kg_test_names[test]) > strlen(es_kg_test_names[found])) {
+            found = (EsKgTest)test;
+        }
+    }
+    return found;
+}
+
+static int is_any_of(char byte, const char *bytes) { return strchr(bytes, byte) != NULL; }
+
+// Returns whether an atom stands at the front rather than a comparison: a name with an opening
+// bracket behind it.
+static int is_atom_at(EsPiece piece) {
+    EsNameText name;
+    EsPiece rest = piece;
+    if (!(is_any_of(piece.text[0], "'\"") && es_text_take_quoted(&rest, "(<>!", &name))) {
+        while (rest.bytes > 0 && !is_any_of(rest.text[0], " \t,()") && !starts_with_arrow(rest)) {
+            rest = es_piece_cut_front(rest, 1);
+        }
+    }
+    rest = es_piece_skip_blanks(rest);
+    return rest.bytes > 0 && rest.text[0] == '(';
+}
+
+// Take one side of a comparison: a name in quotes, or up to a blank, comma or operator. A period at
+// the end of the line is no part of it.
+static EsStatus take_operand(const EsTextLines *lines, EsPiece *rest, EsNameText *name) {
+    *rest = es_piece_skip_blanks(*rest);
+    if (rest->bytes > 0 && is_any_of(rest->text[0], "'\"") &&
+        es_text_take_quoted(rest, "<>!,-.", name)) {
+        return es_text_check_name(lines, *name, "term");
+    }
+    EsPiece bare = {rest->text, 0};
+    while (rest->bytes > 0 && !is_any_of(rest->text[0], " \t,<>!()") && !starts_with_arrow(*rest)) {
+        *rest = es_piece_cut_front(*rest, 1);
+        bare.bytes++;
+    }
+    if (rest->bytes == 0 && bare.bytes > 0 && bare.text[bare.bytes - 1] == '.') {
+        *rest = (EsPiece){rest->text - 1, 1};
+        bare.bytes--;
+    }
+    *name = es_name_text_bare(bare);
+    return es_text_check_name(lines, *name, "term of a comparison");
+}
+
+int es_name_text_is_variable(EsNameText name) {
+    return !name.is_quoted && es_kg_looks_variable(name.inside.text, name.inside.bytes);
+}
+
+// Returns whether nothing more of an atom can follow here.
+static int ends_atom(EsPiece piece) {
+    return piece.bytes == 0 || piece.text[0] == ',' || starts_with_arrow(piece) ||
+           (piece.bytes == 1 && piece.text[0] == '.');
+}
+
+// Take a comparison, or a predicate without arguments.
+static EsStatus take_bracketless(const EsTextLines *lines, EsPiece *rest, EsLiteralText *literal) {
+    EsPiece begin = *rest;
+    EsExcerpt excerpt;
+    ES_TRY(take_operand(lines, rest, &literal->atom.terms[0]));
+    *rest = es_piece_skip_blanks(*rest);
+    literal->test = test_at(*rest);
+    if (literal->test == ES_KG_NO_TEST && ends_atom(*rest) &&
+        !es_name_text_is_variable(literal->atom.terms[0])) {
+        // a predicate without arguments
+        literal->atom.predicate = literal->atom.terms[0];
+        literal->atom.n_terms = 0;
+        return es_text_check_predicate(lines, literal->atom.predicate);
+    }
+    if (literal->test == ES_KG_NO_TEST) {
+        return ES_LINE_FAIL(lines, begin.text,
+                            "%s is neither an atom predicate(a,b) nor a comparison by !=, <, <=, > "
+                            "or >=",
+                            es_text_excerpt(begin, excerpt));
+    }
+    *rest = es_piece_cut_front(*rest, strlen(es_kg_test_names[literal->test]));
+    literal->atom.predicate = es_name_text_bare((EsPiece){begin.text, 0});
+    literal->atom.n_terms = 2;
+    return take_operand(lines, rest, &literal->atom.terms[1]);
+}
+
+// Returns whether a predicate without arguments stands at the front.
+static int is_bare_atom_at(EsPiece piece) {
+    EsNameText name = es_name_text_bare((EsPiece){piece.text, 0});
+    if (is_any_of(piece.text[0], "'\"") && es_text_take_quoted(&piece, ",-.", &name)) {
+        return ends_atom(es_piece_skip_blanks(piece));
+    }
+    while (piece.bytes > 0 && !is_any_of(piece.text[0], " \t,<>!()") && !starts_with_arrow(piece)) {
+        piece = es_piece_cut_front(piece, 1);
+        name.inside.bytes++;
+    }
+    return name.inside.bytes > 0 && !es_name_text_is_variable(name) &&
+           ends_atom(es_piece_skip_blanks(piece));
+}
+
+// Take "not" or \+ off the front of an atom; 0 is returned where neither stands.
+static int take_negation(EsPiece *rest) {
+    int is_word =
+        es_piece_starts_with(*rest, "not") && rest->bytes > 3 && is_any_of(rest->text[3], " \t");
+    if (!is_word && !es_piece_starts_with(*rest, "\\+")) {
+        return 0;
+    }
+    EsPiece atom = es_piece_skip_blanks(es_piece_cut_front(*rest, is_word ? 3 : 2));
+    if (atom.bytes == 0 || test_at(atom) != ES_KG_NO_TEST ||
+        (!is_atom_at(atom) && !is_bare_atom_at(atom))) {
+        return 0;
+    }
+    *rest = atom;
+    return 1;
+}
+
+EsStatus es_text_take_literal(const EsTextLines *lines, EsPiece *rest, EsLiteralText *literal) {
+    *rest = es_piece_skip_blanks(*rest);
+    literal->test = ES_KG_NO_TEST;
+    if (rest->bytes > 0 && is_any_of(rest->text[0], ",()")) {
+        return ES_LINE_FAIL(lines, rest->text, "'%c' where an atom is expected", rest->text[0]);
+    }
+    if (rest->bytes > 0 && take_negation(rest)) {
+        ES_TRY(is_atom_at(*rest) ? es_text_take_atom(lines, rest, &literal->atom)
+                                 : take_bracketless(lines, rest, literal));
+        literal->test = ES_KG_NEGATION;
+        return ES_STATUS_OK;
+    }
+    return rest->bytes == 0 || is_atom_at(*rest) ? es_text_take_atom(lines, rest, &literal->atom)
+                                                 : take_bracketless(lines, rest, literal);
+}
+
 // --- into a builder ---
 
 EsStatus es_text_intern(EsKgBuilder *builder, EsKgNameKind kind, EsNameText name, int32_t *number) {

@@ -64,6 +64,11 @@ int es_piece_equals(EsPiece piece, EsPiece other);
 EsPiece es_piece_skip_blanks(EsPiece piece);
 EsPiece es_piece_trim(EsPiece piece);
 
+// Without its first bytes.
+EsPiece es_piece_cut_front(EsPiece piece, size_t bytes);
+
+int es_piece_starts_with(EsPiece piece, const char *text);
+
 // Take a name in quotes from the front of *rest, where a quote stands, if it is closed and one of
 // the bytes `ends`, a blank or the end follows; else 0 is returned and nothing is taken.
 int es_text_take_quoted(EsPiece *rest, const char *ends, EsNameText *name);
@@ -81,6 +86,9 @@ EsStatus es_text_check_predicate(const EsTextLines *lines, EsNameText name);
 
 // Fails when a constant that is compared in order is no integer: the comparison would never hold.
 EsStatus es_text_check_operand(const EsTextLines *lines, EsKgTest test, EsNameText name);
+
+// Returns whether an argument of a rule file is a variable.
+int es_name_text_is_variable(EsNameText name);
 
 // The name of a piece without quotes.
 EsNameText es_name_text_bare(EsPiece piece);

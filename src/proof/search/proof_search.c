@@ -1,6 +1,6 @@
 // The parts that all kinds of search share: paths of visited states, batches of expanded states
 // with their successors, settings, and the replay of a proof. The kinds themselves are in
-// proof_search_tree.c and proof_search_walk.c.
+// proof_search_kinds.c.
 #include "proof/search/proof_search.h"
 
 #include <math.h>

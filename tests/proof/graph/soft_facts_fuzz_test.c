@@ -6,7 +6,7 @@
 
 #include "proof/damaged_text.h"
 #include "proof/graph/knowledge_builder.h"
-#include "proof/graph/soft_facts.h"
+#include "proof/graph/knowledge_file.h"
 #include "proof/knowledge_case.h"
 
 #define N_ROUNDS 20000

@@ -1,4 +1,4 @@
-#include "proof/graph/soft_facts.h"
+#include "proof/graph/knowledge_file.h"
 
 #include "proof/graph/knowledge_builder.h"
 #include "proof/knowledge_case.h"
