@@ -59,8 +59,10 @@ ES_API void es_prove_describe(const EsProve *prove, char *text, size_t text_byte
 // --- asking ---
 
 typedef struct EsProveAnswer {
-    const char *predicate, *a, *b;
-    int32_t n_steps; // of its shortest proof; 0: a fact
+    const char *predicate, *a, *b; // the first two arguments, "" for one that it has not
+    int32_t n_steps;               // of its shortest proof; 0: a fact
+    int32_t n_arguments;           // 0 to 4
+    const char *arguments[4];
 } EsProveAnswer;
 
 typedef struct EsProveAnswers {

@@ -290,7 +290,7 @@ static void walk(void *context, int64_t number, int worker) {
     for (int i = 0; i < WALK_STEPS; i++) {
         int32_t depth = walker->depth;
         EsVisitedGoals visited = {walker->visited[0], walker->n_atoms, walker->hash, depth + 1, 6};
-        es_proof_expand(fixture->graph, &settings, walker->visited[0][0], walker->visited[depth],
+        es_proof_expand(fixture->graph, &settings, walker->visited[0], walker->visited[depth],
                         walker->n_atoms[depth], &visited, out);
         int32_t action =
             es_proof_random_action(1, (uint32_t)number, walker->episode, depth, out->count);
@@ -391,7 +391,7 @@ static EsStatus add_edge(EsKgBuilder *builder, int32_t edge, int from, int to) {
     ES_TRY(es_kg_builder_intern(builder, ES_KG_CONSTANT, name, (size_t)bytes, &fact.a));
     bytes = snprintf(name, sizeof name, "n%d", to);
     ES_TRY(es_kg_builder_intern(builder, ES_KG_CONSTANT, name, (size_t)bytes, &fact.b));
-    return es_kg_builder_add_fact(builder, fact);
+    return es_kg_builder_add_fact(builder, &fact);
 }
 
 // edge(x,y) -> path(x,y); path(x,y), edge(y,z) -> path(x,z)

@@ -16,9 +16,9 @@ static EsStatus export_graph(const EsProveSource *source, const char *out) {
     ES_TRY(es_prove_source_load(source, &graph));
     EsStatus status = es_prolog_text_save(graph, out);
     if (status == ES_STATUS_OK && !es_file_is_stdout(out)) {
-        es_print("%s: %d %s, %d %s\n", out, graph->n_facts,
-                 es_prove_noun(graph->n_facts, "fact", "facts"), graph->n_rules,
-                 es_prove_noun(graph->n_rules, "rule", "rules"));
+        int32_t n_facts = es_kg_count_facts(graph);
+        es_print("%s: %d %s, %d %s\n", out, n_facts, es_prove_noun(n_facts, "fact", "facts"),
+                 graph->n_rules, es_prove_noun(graph->n_rules, "rule", "rules"));
     }
     es_kg_destroy(graph);
     return status;

@@ -20,7 +20,7 @@ static Tally tally_split(const EsClosure *closure, EsKgSplit split) {
     const EsQuerySplit *queries = &closure->graph->splits[split];
     Tally tally = {queries->count, 0, es_closure_count_queries(closure, split)};
     for (int32_t i = 0; i < queries->count; i++) {
-        tally.n_facts += es_kg_has_fact(closure->graph, queries->atoms[i]);
+        tally.n_facts += es_kg_is_fact(closure->graph, es_kg_query(closure->graph, split, i));
     }
     return tally;
 }
@@ -31,14 +31,14 @@ static EsStatus print_json(const EsProveSource *source, const EsClosure *closure
     Tally test = tally_split(closure, ES_KG_SPLIT_TEST);
     // a path that is not UTF-8 cannot be written as JSON
     json_t *name = json_string(es_prove_source_name(source));
-    json_t *root =
-        json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "data",
-                  name != NULL ? name : json_null(), "constants", graph->n_constants, "predicates",
-                  graph->n_predicates, "rules", graph->n_rules, "facts", graph->n_facts, "closure",
-                  closure->count, "complete", closure->is_complete && graph->n_skipped == 0,
-                  "limit", closure->limit, "valid", valid.n_queries, "valid_in_facts",
-                  valid.n_facts, "valid_in_closure", valid.n_in_closure, "test", test.n_queries,
-                  "test_in_facts", test.n_facts, "test_in_closure", test.n_in_closure);
+    json_t *root = json_pack(
+        "{s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "data",
+        name != NULL ? name : json_null(), "constants", graph->n_constants, "predicates",
+        graph->n_predicates, "rules", graph->n_rules, "facts", closure->n_facts, "closure",
+        closure->count, "complete", closure->is_complete && graph->n_skipped == 0, "limit",
+        closure->limit, "valid", valid.n_queries, "valid_in_facts", valid.n_facts,
+        "valid_in_closure", valid.n_in_closure, "test", test.n_queries, "test_in_facts",
+        test.n_facts, "test_in_closure", test.n_in_closure);
     return es_json_print(root, 6);
 }
 
@@ -52,7 +52,7 @@ static void print_table(const EsProveSource *source, const EsClosure *closure) {
     const EsKnowledgeGraph *graph = closure->graph;
     es_print("%s: constants %d, predicates %d, rules %d\n", es_prove_source_name(source),
              graph->n_constants, graph->n_predicates, graph->n_rules);
-    printf("facts   %9d\n", graph->n_facts);
+    printf("facts   %9d\n", closure->n_facts);
     printf("closure %9d%s\n", closure->count, closure->is_complete ? "" : " and more");
     print_split("valid", tally_split(closure, ES_KG_SPLIT_VALID));
     print_split("test", tally_split(closure, ES_KG_SPLIT_TEST));
@@ -68,12 +68,13 @@ static EsStatus write_atoms(const EsClosure *closure, EsFileWriter *writer) {
     size_t used = 0;
     for (int32_t p = 1; p <= closure->graph->n_predicates; p++) {
         for (int32_t i = 0; i < es_closure_count(closure, p); i++) {
-            EsAtom atom = es_closure_atom(closure, p, i);
+            EsWideAtom atom = es_closure_atom(closure, p, i);
             if (used + ATOM_BYTES > sizeof buffer) {
                 ES_TRY(es_file_writer_append(writer, buffer, used));
                 used = 0;
             }
-            used += (size_t)es_kg_format_atom(closure->graph, atom, buffer + used, ATOM_BYTES);
+            used +=
+                (size_t)es_kg_format_atom(closure->graph, atom.cells, buffer + used, ATOM_BYTES);
             buffer[used++] = '.';
             buffer[used++] = '\n';
         }

@@ -13,6 +13,7 @@ typedef struct EsProveConjunction {
     const char *data; // name of the graph in results
     const char *text; // the question
     const EsKnowledgeGraph *graph;
+    const EsQuestion *question;
     EsProverSettings prover; // limits of the shortest proofs; others are the closure's
     int32_t closure_limit;
     int limit; // answers shown
@@ -26,6 +27,9 @@ EsStatus es_prove_conjunction(const EsProveConjunction *ask);
 // right; `indent` blanks before each line. Branches are drawn with box characters when the stream
 // is a terminal with a UTF-8 locale, else with | ` and -.
 EsStatus es_prove_print_tree(const EsProofTree *tree, int indent, FILE *stream);
+
+// what stands for a proof of over ES_PROOF_TREE_MAX_NODES
+extern const char es_prove_too_large[];
 
 // {"atom", "fact": true}, {"atom", "comparison": true}, {"atom", "negation": true} or {"atom",
 // "rule": text, "line": of its file, "body": [...]}; NULL when out of memory.

@@ -199,7 +199,8 @@ static EsStatus choose_queries(Curves *curves, const EsKnowledgeGraph *graph, Es
     settings.max_atoms = curves->settings.max_atoms;
     ES_TRY_GOTO(es_allocate(capacity * sizeof *depths, (void **)&depths));
     ES_TRY_GOTO(es_allocate(capacity * sizeof *numbers, (void **)&numbers));
-    ES_TRY_GOTO(es_allocate(capacity * sizeof **queries, (void **)queries));
+    size_t query_bytes = (size_t)graph->query_cells * sizeof **queries;
+    ES_TRY_GOTO(es_allocate(capacity * query_bytes, (void **)queries));
     ES_TRY_GOTO(
         es_prover_find_depths(graph, &settings, pool, split->atoms, split->count, depths, &report));
     for (int32_t i = 0; i < split->count; i++) {
@@ -215,7 +216,8 @@ static EsStatus choose_queries(Curves *curves, const EsKnowledgeGraph *graph, Es
     }
     curves->count = es_ranking_choose(n_deep, curves->n_queries, 1, numbers);
     for (int32_t i = 0; i < curves->count; i++) {
-        (*queries)[i] = split->atoms[depths[numbers[i]]];
+        memcpy(*queries + (size_t)i * (size_t)graph->query_cells,
+               es_kg_query(graph, curves->split, depths[numbers[i]]), query_bytes);
     }
 done:
     es_release(depths);

@@ -92,6 +92,7 @@ static EsStatus run_embed(Embed *embed) {
     ES_TRY_GOTO(es_file_writer_try(embed->out)); // minutes of training must not end at no folder
     // rules teach the model nothing, but their predicates count among the names that it is made for
     ES_TRY_GOTO(es_prove_source_load_using(embed->source, ES_KG_RULES_IF_THERE, &graph));
+    ES_TRY_GOTO(es_kg_check_binary(graph, "an embedding"));
     EsEmbeddingSettings settings = make_settings(embed, graph);
     ES_TRY_GOTO(es_device_open("cpu", &device_options, &device));
     ES_TRY_GOTO(

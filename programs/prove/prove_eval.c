@@ -465,6 +465,7 @@ static EsStatus run_eval(Evaluation *eval, int as_json) {
     ES_TRY_GOTO(es_prove_source_load_using(
         eval->source, eval->confidence.is_used ? ES_KG_RULES_IF_THERE : ES_KG_RULES_NEEDED,
         &graph));
+    ES_TRY_GOTO(es_kg_check_binary(graph, "ranking"));
     eval->graph = graph;
     if (eval->settings.corruptions.uses_domains) {
         ES_TRY_GOTO(

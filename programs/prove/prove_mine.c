@@ -176,6 +176,7 @@ static EsStatus run_mine(Mining *mining) {
         ES_TRY_GOTO(es_file_writer_try(mining->out));
     }
     ES_TRY_GOTO(es_prove_source_load_using(mining->source, ES_KG_RULES_LEFT_OUT, &graph));
+    ES_TRY_GOTO(es_kg_check_binary(graph, "mining rules"));
     ES_TRY_GOTO(es_thread_pool_create(&pool, mining->n_threads));
     int64_t start_ns = es_clock_ns();
     mining->reported_ns = start_ns;

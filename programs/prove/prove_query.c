@@ -17,6 +17,8 @@
 
 // --- proof trees for people and programs ---
 
+const char es_prove_too_large[] = "follows; its proof has over 1,000,000 atoms and is not shown";
+
 #define ATOM_BYTES ES_KG_ATOM_TEXT_BYTES
 // of an atom or a rule
 #define TEXT_BYTES ES_RULE_TEXT_BYTES
@@ -50,7 +52,7 @@ static int is_utf8_terminal(FILE *stream) {
 
 static int n_children(const EsProofTree *tree, int32_t i) {
     int32_t rule = tree->nodes[i].rule;
-    return rule < 0 ? 0 : tree->graph->rules[rule].n_body;
+    return rule < 0 ? 0 : es_kg_count_body(tree->graph, &tree->graph->rules[rule]);
 }
 
 static int is_negation(const EsProofTree *tree, int32_t i) {
@@ -58,7 +60,7 @@ static int is_negation(const EsProofTree *tree, int32_t i) {
 }
 
 static void measure(Drawing *drawing, int32_t i, int level) {
-    es_kg_format_atom(drawing->tree->graph, drawing->tree->nodes[i].atom, drawing->text,
+    es_kg_format_atom(drawing->tree->graph, drawing->tree->nodes[i].cells, drawing->text,
                       sizeof drawing->text);
     int width = STROKE_COLUMNS * level + es_padded_text_width(drawing->text);
     drawing->width = ES_MAX(drawing->width, width);
@@ -70,7 +72,7 @@ static void measure(Drawing *drawing, int32_t i, int level) {
 static void draw(Drawing *drawing, int32_t i, int level) {
     const EsProofTree *tree = drawing->tree;
     const EsProofNode *node = &tree->nodes[i];
-    es_kg_format_atom(tree->graph, node->atom, drawing->text, sizeof drawing->text);
+    es_kg_format_atom(tree->graph, node->cells, drawing->text, sizeof drawing->text);
     fprintf(drawing->stream, "%*s", drawing->indent, "");
     for (int k = 1; k <= level; k++) {
         fputs(drawing->strokes[(k < level ? 2 : 0) + drawing->is_last[k]], drawing->stream);
@@ -117,7 +119,7 @@ static json_t *text_json(const char *text) {
 }
 
 // "predicate(a,b)" as JSON, null when it is not UTF-8.
-static json_t *atom_json(const EsKnowledgeGraph *graph, EsAtom atom) {
+static json_t *atom_json(const EsKnowledgeGraph *graph, const EsAtom *atom) {
     char text[ATOM_BYTES];
     es_kg_format_atom(graph, atom, text, sizeof text);
     return text_json(text);
@@ -126,7 +128,7 @@ static json_t *atom_json(const EsKnowledgeGraph *graph, EsAtom atom) {
 // `text` is room of TEXT_BYTES, shared by all nodes as in a drawing.
 static json_t *node_json(const EsProofTree *tree, int32_t i, char *text) {
     const EsProofNode *node = &tree->nodes[i];
-    es_kg_format_atom(tree->graph, node->atom, text, TEXT_BYTES);
+    es_kg_format_atom(tree->graph, node->cells, text, TEXT_BYTES);
     json_t *atom = text_json(text);
     if (node->rule == ES_PROOF_NODE_FACT) {
         return json_pack("{s:o, s:b}", "atom", atom, "fact", 1);
@@ -164,19 +166,21 @@ typedef struct Query {
 
 static int is_ground(const Query *query) { return query->question.n_variables == 0; }
 
-// A proof of an answer, checked again; NULL for a fact of an open question, and for a fact that has
-// no other proof.
-static EsStatus find_proof(const Query *query, EsAnswer answer, EsProofTree **tree) {
+// A proof of an answer, checked again; NULL for a fact of an open question, for a fact that has no
+// other proof, and for one that is too large.
+static EsStatus find_proof(const Query *query, EsAnswer answer, EsProofTree **tree,
+                           int *is_too_large) {
     EsProverAnswer found;
     *tree = NULL;
+    *is_too_large = 0;
     if (answer.n_steps == 0 && !is_ground(query)) {
         return ES_STATUS_OK;
     }
     if (answer.n_steps == ES_ANSWER_BEYOND) {
-        ES_TRY(es_proof_tree_derive(query->answers.closure, answer.atom, tree));
+        ES_TRY(es_proof_tree_derive(query->answers.closure, answer.cells, tree, is_too_large));
     } else {
         ES_TRY(
-            es_proof_tree_find(query->graph, &query->settings.prover, answer.atom, tree, &found));
+            es_proof_tree_find(query->graph, &query->settings.prover, answer.cells, tree, &found));
     }
     return *tree != NULL ? es_proof_tree_check(*tree) : ES_STATUS_OK;
 }
@@ -191,13 +195,25 @@ static json_t *name_json(const char *name) {
 static EsStatus answer_json(const Query *query, EsAnswer answer, json_t **object) {
     const EsKnowledgeGraph *graph = query->graph;
     json_t *steps = answer.n_steps == ES_ANSWER_BEYOND ? json_null() : json_integer(answer.n_steps);
-    *object = json_pack("{s:o, s:o, s:o, s:o, s:b}", "atom", atom_json(graph, answer.atom), "a",
-                        name_json(graph->constant_names[answer.atom.a]), "b",
-                        name_json(graph->constant_names[answer.atom.b]), "steps", steps, "fact",
-                        answer.n_steps == 0);
+    json_t *arguments = json_array();
+    int arity = graph->arities[answer.atom.predicate];
+    for (int i = 0; i < arity; i++) {
+        const char *name = graph->constant_names[es_atom_term(answer.cells, i)];
+        json_array_append_new(arguments, name_json(name));
+    }
+    *object = json_pack("{s:o, s:o, s:o, s:b}", "atom", atom_json(graph, answer.cells), "arguments",
+                        arguments, "steps", steps, "fact", answer.n_steps == 0);
+    if (arity == 2) {
+        json_object_set_new(*object, "a", name_json(graph->constant_names[answer.atom.a]));
+        json_object_set_new(*object, "b", name_json(graph->constant_names[answer.atom.b]));
+    }
     if (query->explains) {
         EsProofTree *tree;
-        ES_TRY(find_proof(query, answer, &tree));
+        int is_too_large;
+        ES_TRY(find_proof(query, answer, &tree, &is_too_large));
+        if (is_too_large) {
+            json_object_set_new(*object, "proof_too_large", json_true());
+        }
         json_object_set_new(*object, "proof",
                             tree != NULL ? es_prove_tree_json(tree) : json_null());
         es_proof_tree_destroy(tree);
@@ -242,7 +258,7 @@ static EsStatus print_json(const Query *query, int32_t n_shown) {
 
 // --- tables ---
 
-static void print_atom(const Query *query, EsAtom atom) {
+static void print_atom(const Query *query, const EsAtom *atom) {
     char text[ATOM_BYTES];
     es_kg_format_atom(query->graph, atom, text, sizeof text);
     es_padded_text_print(text, 0, stdout);
@@ -250,8 +266,14 @@ static void print_atom(const Query *query, EsAtom atom) {
 
 static EsStatus print_proof(const Query *query, EsAnswer answer, int indent) {
     EsProofTree *tree;
-    ES_TRY(find_proof(query, answer, &tree));
+    int is_too_large;
+    ES_TRY(find_proof(query, answer, &tree, &is_too_large));
     EsStatus status = tree != NULL ? es_prove_print_tree(tree, indent, stdout) : ES_STATUS_OK;
+    if (is_too_large) {
+        printf("%*s", indent, "");
+        print_atom(query, answer.cells);
+        printf("  %s\n", es_prove_too_large);
+    }
     es_proof_tree_destroy(tree);
     return status;
 }
@@ -287,7 +309,7 @@ static void print_no(const Query *query) {
 static EsStatus print_ground(const Query *query) {
     const EsAnswers *answers = &query->answers;
     const EsProverSettings *prover = &query->settings.prover;
-    print_atom(query, query->question.form);
+    print_atom(query, query->question.goals[0].cells);
     if (answers->count == 0) {
         print_no(query);
         return ES_STATUS_OK;
@@ -371,7 +393,7 @@ static EsStatus print_answers(const Query *query, int32_t n_shown) {
             printf("%s\n", steps_word(ES_MIN(answer.n_steps, 2)));
             ES_TRY(print_proof(query, answer, 9));
         } else {
-            print_atom(query, answer.atom);
+            print_atom(query, answer.cells);
             putchar('\n');
         }
     }
@@ -386,6 +408,7 @@ static EsStatus ask_all(const Query *query) {
     EsProveConjunction conjunction = {.data = es_prove_source_name(query->source),
                                       .text = query->text,
                                       .graph = query->graph,
+                                      .question = &query->question,
                                       .prover = query->settings.prover,
                                       .closure_limit = ES_MAX(query->settings.closure_limit, 1),
                                       .limit = query->limit,
@@ -397,19 +420,19 @@ static EsStatus ask_all(const Query *query) {
 static EsStatus ask(Query *query) {
     EsThreadPool *pool = NULL;
     EsStatus status = ES_STATUS_OK;
-    if (es_question_is_conjunction(query->text)) {
-        return ask_all(query);
-    }
     ES_TRY(es_question_parse(query->graph, query->text, &query->question));
     if (query->question.shadowed != 0) {
         es_message("note: \"%.100s\" is read as a variable; in quotes it is the constant of that "
                    "name\n",
                    query->graph->constant_names[query->question.shadowed]);
     }
+    if (!es_question_is_single(&query->question)) {
+        return ask_all(query);
+    }
     query->settings.keeps_closure = query->explains;
     ES_TRY(es_thread_pool_create(&pool, query->n_threads));
-    ES_TRY_GOTO(es_answers_find(query->graph, &query->settings, pool, query->question.form,
-                                &query->answers));
+    ES_TRY_GOTO(es_answers_find(query->graph, &query->settings, pool,
+                                query->question.goals[0].cells, &query->answers));
     int32_t n_shown = ES_MIN(query->limit, query->answers.count);
     if (query->as_json) {
         status = print_json(query, n_shown);
@@ -463,7 +486,8 @@ EsExit cmd_prove_query(int argc, char **argv) {
             "proved, the\nfewest steps first. A name that begins with a capital letter, _ or ? is "
             "a variable, any\nother or one in quotes a constant. Facts take no step. Several goals "
             "and "
-            "comparisons may be\nasked for at once: \"uncle(X,Y), lives(Y,paris), X != otto\".",
+            "comparisons may be\nasked for at once: \"uncle(X,Y), lives(Y,paris), X != otto\". "
+            "Predicates have none to four\narguments.",
         .example = "esper prove query \"grandfather(X,Y)\" --generated 100 --limit 5 --explain",
         .options = options,
         .n_options = ES_COUNT_OF(options),

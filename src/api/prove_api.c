@@ -103,6 +103,10 @@ static EsStatus create_parts(EsProve *prove, const EsProveOptions *options) {
     ES_TRY(load_graph(options, &prove->graph));
     ES_TRY(es_device_open("cpu", &device, &prove->device));
     ES_TRY(es_stream_create(prove->device, &prove->stream));
+    // policies know predicates of two arguments alone
+    if (!es_kg_is_binary(prove->graph)) {
+        return es_proof_search_create(prove->graph, &prove->search_settings, NULL, &prove->search);
+    }
     ES_TRY(es_proof_policy_create(prove->device, prove->graph, &prove->training_settings.policy,
                                   prove->training_settings.seed, &prove->policy));
     ES_TRY(es_proof_policy_scorer_create(prove->policy, es_stream_pool(prove->stream), REMEMBERED,
@@ -145,11 +149,17 @@ void es_prove_describe(const EsProve *prove, char *text, size_t text_bytes) {
     const EsKnowledgeGraph *graph = prove->graph;
     snprintf(text, text_bytes,
              "%d constants, %d predicates, %d facts, %d rules, %d validation and %d test queries",
-             graph->n_constants, graph->n_predicates, graph->n_facts, graph->n_rules,
+             graph->n_constants, graph->n_predicates, es_kg_count_facts(graph), graph->n_rules,
              graph->splits[ES_KG_SPLIT_VALID].count, graph->splits[ES_KG_SPLIT_TEST].count);
 }
 
 // --- asking ---
+
+static EsStatus check_single(const EsQuestion *question, const char *text) {
+    return es_question_is_single(question)
+               ? ES_STATUS_OK
+               : ES_FAIL(INPUT, "%.200s asks for more than one atom", text);
+}
 
 EsStatus es_prove_ask(EsProve *prove, const char *text, EsProveAnswers *answers_out) {
     const EsKnowledgeGraph *graph = prove->graph;
@@ -157,8 +167,9 @@ EsStatus es_prove_ask(EsProve *prove, const char *text, EsProveAnswers *answers_
     EsAnswers answers;
     *answers_out = (EsProveAnswers){.count = 0};
     ES_TRY(es_question_parse(graph, text, &question));
+    ES_TRY(check_single(&question, text));
     ES_TRY(es_answers_find(graph, &prove->answers_settings, es_stream_pool(prove->stream),
-                           question.form, &answers));
+                           question.goals[0].cells, &answers));
     es_release(prove->answers);
     prove->answers = NULL;
     EsStatus status = es_allocate((size_t)ES_MAX(answers.count, 1) * sizeof *prove->answers,
@@ -168,11 +179,16 @@ EsStatus es_prove_ask(EsProve *prove, const char *text, EsProveAnswers *answers_
     for (; count < answers.count && answers.items[count].n_steps != ES_ANSWER_BEYOND &&
            status == ES_STATUS_OK;
          count++) {
-        EsAtom atom = answers.items[count].atom;
-        prove->answers[count] = (EsProveAnswer){.predicate = graph->predicate_names[atom.predicate],
-                                                .a = graph->constant_names[atom.a],
-                                                .b = graph->constant_names[atom.b],
-                                                .n_steps = answers.items[count].n_steps};
+        const EsAtom *atom = answers.items[count].cells;
+        EsProveAnswer *answer = &prove->answers[count];
+        *answer = (EsProveAnswer){.predicate = graph->predicate_names[atom->predicate],
+                                  .a = graph->constant_names[atom->a],
+                                  .b = graph->constant_names[atom->b],
+                                  .n_steps = answers.items[count].n_steps,
+                                  .n_arguments = graph->arities[atom->predicate]};
+        for (int i = 0; i < answer->n_arguments; i++) {
+            answer->arguments[i] = graph->constant_names[es_atom_term(atom, i)];
+        }
     }
     if (status == ES_STATUS_OK) {
         *answers_out =
@@ -193,12 +209,14 @@ static void print_term(FILE *stream, const EsKnowledgeGraph *graph, int32_t term
     }
 }
 
-static void print_atom(FILE *stream, const EsKnowledgeGraph *graph, EsAtom atom) {
-    fprintf(stream, "%s(", graph->predicate_names[atom.predicate]);
-    print_term(stream, graph, atom.a);
-    fputc(',', stream);
-    print_term(stream, graph, atom.b);
-    fputc(')', stream);
+static void print_atom(FILE *stream, const EsKnowledgeGraph *graph, const EsAtom *atom) {
+    int arity = graph->arities[atom->predicate];
+    fputs(graph->predicate_names[atom->predicate], stream);
+    for (int i = 0; i < arity; i++) {
+        fputc(i == 0 ? '(' : ',', stream);
+        print_term(stream, graph, es_atom_term(atom, i));
+    }
+    fputs(arity > 0 ? ")" : "", stream);
 }
 
 // The states of a proof, a line each.
@@ -213,9 +231,11 @@ static EsStatus write_proof(EsProve *prove, const EsProofAnswer *answer) {
         return ES_FAIL(MEMORY, "no memory for the text of a proof");
     }
     for (int32_t i = 0; i < answer->depth; i++) {
-        for (int32_t k = 0; k < answer->path[i].count; k++) {
+        const EsAtom *atoms = answer->path[i].atoms;
+        for (int32_t k = 0; k < answer->path[i].count;
+             k += es_kg_cells(prove->graph, atoms[k].predicate)) {
             fputs(k > 0 ? ", " : "", stream);
-            print_atom(stream, prove->graph, answer->path[i].atoms[k]);
+            print_atom(stream, prove->graph, &atoms[k]);
         }
         fputc('\n', stream);
     }
@@ -235,10 +255,11 @@ EsStatus es_prove_search(EsProve *prove, const char *text, EsProveFound *found) 
     EsProofAnswer answer;
     *found = (EsProveFound){.proof = ""};
     ES_TRY(es_question_parse(prove->graph, text, &question));
+    ES_TRY(check_single(&question, text));
     if (question.n_variables > 0) {
         return ES_FAIL(ARGUMENT, "%.200s has a variable; es_prove_ask takes it", text);
     }
-    ES_TRY(es_proof_search_find(prove->search, question.form, &answer));
+    ES_TRY(es_proof_search_find(prove->search, question.goals[0].cells, &answer));
     found->is_proved = answer.is_proved;
     found->n_steps = answer.is_proved ? answer.depth : 0;
     found->n_expanded = answer.n_expanded;
@@ -310,6 +331,7 @@ EsStatus es_prove_train(EsProve *prove, int n_rounds, EsProveProgress *progress)
 }
 
 EsStatus es_prove_save_policy(EsProve *prove, const char *path) {
+    ES_TRY(es_kg_check_binary(prove->graph, "a policy"));
     return es_proof_policy_file_save(prove->policy, path);
 }
 

@@ -9,10 +9,9 @@
 #include "proof/graph/knowledge_builder.h"
 #include "proof/graph/knowledge_text.h"
 #include "proof/graph/prolog_text.h"
-#include "proof/graph/soft_facts.h"
+#include "proof/graph/knowledge_file.h"
 #include "proof/search/answers.h"
 #include "proof/search/closure.h"
-#include "proof/search/conjunction.h"
 #include "runs/grow/grow_settings.h"
 #include "runs/grow/hosts_run.h"
 #include "runs/prove/prove_settings.h"
@@ -111,12 +110,16 @@ FuzzVerdict fuzz_file_fault(const uint8_t *data, size_t bytes) {
 // Every number of a graph lies in its range.
 static void check_graph(const EsKnowledgeGraph *graph) {
     for (int32_t i = 0; i < graph->n_facts; i++) {
-        FUZZ_CHECK(es_kg_is_ground(graph, graph->facts[i]));
+        FUZZ_CHECK(es_kg_is_ground(graph, &graph->facts[i]));
         FUZZ_CHECK(es_kg_has_fact(graph, graph->facts[i]));
+    }
+    for (int32_t i = 0; i < graph->wide.count; i++) {
+        const EsAtom *fact = graph->wide.atoms + 2 * (size_t)i;
+        FUZZ_CHECK(es_kg_is_ground(graph, fact) && es_kg_is_fact(graph, fact));
     }
     for (int split = 0; split < ES_KG_N_SPLITS; split++) {
         for (int32_t i = 0; i < graph->splits[split].count; i++) {
-            FUZZ_CHECK(es_kg_is_ground(graph, graph->splits[split].atoms[i]));
+            FUZZ_CHECK(es_kg_is_ground(graph, es_kg_query(graph, (EsKgSplit)split, i)));
         }
     }
     for (int32_t i = 1; i <= graph->n_constants; i++) {
@@ -204,7 +207,8 @@ FuzzVerdict fuzz_prolog(const uint8_t *data, size_t bytes) {
         FUZZ_OK(es_prolog_text_save(graph, path));
         FUZZ_OK(es_file_read_all(path, 1 << 24, &written, &n_written));
         FUZZ_CHECK(read_prolog(written, n_written, &again) == FUZZ_ACCEPTED);
-        FUZZ_CHECK(again->n_facts == graph->n_facts && again->n_rules == graph->n_rules);
+        FUZZ_CHECK(es_kg_count_facts(again) == es_kg_count_facts(graph) &&
+                   again->n_rules == graph->n_rules);
         es_release(written);
         es_kg_destroy(again);
     }
@@ -214,9 +218,12 @@ FuzzVerdict fuzz_prolog(const uint8_t *data, size_t bytes) {
 
 // A small graph made anew: depths and domains become part of it.
 static EsKnowledgeGraph *make_graph(void) {
-    static const char facts[] = "likes(ann,bob)\nlikes(bob,cy)\nknows(c,d)\n";
-    static const char queries[] = "likes(ann,cy)\nknows(d,d)\n";
-    static const char rules[] = "r1:0.5:likes(x,y), likes(y,z) -> knows(x,z)\n";
+    static const char facts[] = "likes(ann,bob)\nlikes(bob,cy)\nknows(c,d)\nrain.\nold(ann)\n"
+                                "gives(ann,7,bob)\nroute(c,d,1,20)\n";
+    static const char queries[] = "likes(ann,cy)\nknows(d,d)\nold(cy)\ngives(bob,7,cy)\n";
+    static const char rules[] = "r1:0.5:likes(x,y), likes(y,z) -> knows(x,z)\n"
+                                "r2:1:gives(x,z,y), old(x), rain -> gives(y,z,x)\n"
+                                "r3:1:route(x,y,_,z) -> gives(x,z,y)\n";
     EsKgBuilder *builder = NULL;
     EsKnowledgeGraph *graph = NULL;
     int32_t n_read = 0;
@@ -261,7 +268,10 @@ FuzzVerdict fuzz_soft_facts(const uint8_t *data, size_t bytes) {
     EsSoftCounts counts;
     FUZZ_OK(es_kg_builder_create_from(before, &builder));
     for (int32_t i = 0; i < before->n_facts; i++) {
-        FUZZ_OK(es_kg_builder_add_fact(builder, before->facts[i]));
+        FUZZ_OK(es_kg_builder_add_fact(builder, &before->facts[i]));
+    }
+    for (int32_t i = 0; i < before->wide.count; i++) {
+        FUZZ_OK(es_kg_builder_add_fact(builder, before->wide.atoms + 2 * (size_t)i));
     }
     FuzzVerdict verdict =
         finish_graph(builder, es_soft_facts_read(builder, before, &filter, "fuzz",
@@ -270,23 +280,19 @@ FuzzVerdict fuzz_soft_facts(const uint8_t *data, size_t bytes) {
     return verdict;
 }
 
-// A question of several goals that was understood is answered.
-static FuzzVerdict ask_all(const EsKnowledgeGraph *graph, const char *text) {
-    EsConjunction question;
-    EsConjunctionAnswers answers;
+// A question of several goals.
+static void ask_all(const EsKnowledgeGraph *graph, const EsQuestion *question) {
+    EsJoinedAnswers answers;
     const EsClosureSettings settings = {.limit = 1000};
-    FuzzVerdict verdict = fuzz_judge(es_conjunction_parse(graph, text, &question));
-    if (verdict == FUZZ_ACCEPTED) {
-        FUZZ_OK(es_conjunction_find(graph, &question, &settings, &answers));
-        for (int32_t i = 0; i < answers.count; i++) {
-            const int32_t *row = es_conjunction_row(&answers, i);
-            for (int k = 0; k < question.n_goals; k++) {
-                FUZZ_CHECK(es_kg_is_ground(graph, es_conjunction_goal(&question, k, row)));
-            }
+    FUZZ_OK(es_question_join(graph, question, &settings, &answers));
+    for (int32_t i = 0; i < answers.count; i++) {
+        const int32_t *row = es_joined_row(&answers, i);
+        for (int k = 0; k < question->n_goals; k++) {
+            EsWideAtom goal = es_question_goal(graph, question, k, row);
+            FUZZ_CHECK(es_kg_is_ground(graph, goal.cells));
         }
-        es_conjunction_answers_destroy(&answers);
     }
-    return verdict;
+    es_joined_answers_destroy(&answers);
 }
 
 // A question that was understood is answered.
@@ -302,18 +308,16 @@ FuzzVerdict fuzz_question(const uint8_t *data, size_t bytes) {
     EsAnswersSettings settings = es_answers_defaults();
     settings.prover.max_states = 100;
     char *text = fuzz_text(data, bytes);
-    if (es_question_is_conjunction(text)) {
-        FuzzVerdict several = ask_all(graph, text);
-        free(text);
-        return several;
-    }
     FuzzVerdict verdict = fuzz_judge(es_question_parse(graph, text, &question));
-    if (verdict == FUZZ_ACCEPTED) {
-        FUZZ_OK(es_answers_find(graph, &settings, pool, question.form, &answers));
+    if (verdict == FUZZ_ACCEPTED && es_question_is_single(&question)) {
+        const EsAtom *form = question.goals[0].cells;
+        FUZZ_OK(es_answers_find(graph, &settings, pool, form, &answers));
         for (int32_t i = 0; i < answers.count; i++) {
-            FUZZ_CHECK(es_question_matches(question.form, answers.items[i].atom));
+            FUZZ_CHECK(es_question_matches(graph, form, answers.items[i].cells));
         }
         es_answers_destroy(&answers);
+    } else if (verdict == FUZZ_ACCEPTED) {
+        ask_all(graph, &question);
     }
     free(text);
     return verdict;

@@ -36,7 +36,7 @@ typedef struct Episodes {
 
 static inline void episodes_expand(Episodes *episodes, int i) {
     EpisodeEnv *env = &episodes->env[i];
-    es_proof_expand(episodes->graph, &episodes->settings, env->query, env->state, env->n_atoms,
+    es_proof_expand(episodes->graph, &episodes->settings, &env->query, env->state, env->n_atoms,
                     NULL, &env->successors);
 }
 

@@ -69,7 +69,7 @@ static inline double probability_of_actions(const EsKnowledgeGraph *graph,
     for (int32_t i = 0; i < n_actions; i++) {
         EsVisitedGoals visited = {atoms, n_atoms, hash, i + 1, ES_PROOF_MAX_ATOMS};
         EsAtomSpan state = {atoms + i * ES_PROOF_MAX_ATOMS, n_atoms[i]};
-        es_proof_expand(graph, &listing, query, state.atoms, state.count, &visited, &successors);
+        es_proof_expand(graph, &listing, &query, state.atoms, state.count, &visited, &successors);
         int32_t first[2] = {0, successors.count};
         for (int32_t k = 0; k < successors.count; k++) {
             spans[k] = es_successor(&successors, k);
@@ -101,14 +101,14 @@ static inline void expect_replays(const EsKnowledgeGraph *graph,
     int32_t actions[66] = {0};
     EXPECT(answer->depth >= 1 && answer->depth <= 64);
     memcpy(actions, answer->actions, (size_t)answer->depth * sizeof *actions);
-    REQUIRE_OK(es_proof_replay(graph, settings, query, actions, answer->depth, &outcome));
+    REQUIRE_OK(es_proof_replay(graph, settings, &query, actions, answer->depth, &outcome));
     EXPECT_EQ(outcome, ES_PROOF_PROVED);
-    REQUIRE_OK(es_proof_replay(graph, settings, query, actions, answer->depth - 1, &outcome));
+    REQUIRE_OK(es_proof_replay(graph, settings, &query, actions, answer->depth - 1, &outcome));
     EXPECT_EQ(outcome, ES_PROOF_OPEN);
-    REQUIRE_OK(es_proof_replay(graph, settings, query, actions, answer->depth + 1, &outcome));
+    REQUIRE_OK(es_proof_replay(graph, settings, &query, actions, answer->depth + 1, &outcome));
     EXPECT_EQ(outcome, ES_PROOF_FAILED);
     actions[answer->depth - 1] = 1;
-    REQUIRE_OK(es_proof_replay(graph, settings, query, actions, answer->depth, &outcome));
+    REQUIRE_OK(es_proof_replay(graph, settings, &query, actions, answer->depth, &outcome));
     EXPECT_EQ(outcome, ES_PROOF_FAILED);
     EXPECT(es_goals_equal(answer->path[0].atoms, &query, 1));
 }

@@ -91,12 +91,12 @@ static inline EsKnowledgeGraph *make_small_graph(const char *facts, const char *
     REQUIRE_OK(es_kg_builder_create(&builder));
     for (const char *at = scan_small_atom(facts, &atom); at != NULL;
          at = scan_small_atom(at, &atom)) {
-        REQUIRE_OK(es_kg_builder_add_fact(builder, intern_small_atom(builder, &atom)));
+        REQUIRE_OK(es_kg_builder_add_fact(builder, (EsAtom[]){intern_small_atom(builder, &atom)}));
     }
     for (const char *at = scan_small_atom(queries, &atom); at != NULL;
          at = scan_small_atom(at, &atom)) {
-        REQUIRE_OK(
-            es_kg_builder_add_query(builder, ES_KG_SPLIT_TEST, intern_small_atom(builder, &atom)));
+        REQUIRE_OK(es_kg_builder_add_query(builder, ES_KG_SPLIT_TEST,
+                                           (EsAtom[]){intern_small_atom(builder, &atom)}));
     }
     for (int line = 1; rules != NULL && *rules != '\0'; line++) {
         char one[512] = "";

@@ -72,7 +72,7 @@ static int is_wanted_query(const EsProofEnv *env, EsAtom atom, int32_t depth) {
 }
 
 static EsStatus check_query(const EsKnowledgeGraph *graph, EsAtom atom, int32_t i) {
-    if (!es_kg_is_ground(graph, atom)) {
+    if (!es_kg_is_ground(graph, &atom)) {
         return ES_FAIL(ARGUMENT,
                        "query %d, %d(%d,%d), is not over the graph's %d predicates and %d "
                        "constants",
@@ -206,6 +206,7 @@ EsStatus es_proof_env_create(const EsKnowledgeGraph *graph, const EsProofEnvSett
         return ES_FAIL(INPUT, "rules with negation are for the closure and for questions; training "
                               "sees atoms and comparisons alone");
     }
+    ES_TRY(es_kg_check_binary(graph, "training"));
     EsProofEnv *made = NULL;
     ES_TRY(es_allocate(sizeof *made, (void **)&made));
     made->graph = graph;
@@ -350,7 +351,7 @@ static EsStatus check_episode(const char *path, const EsProofEnv *env, int32_t i
     const EsProofEnvSettings *settings = &env->settings;
     // an action remembers the state it leads to and those passed over
     int32_t per_action = env->max_visited / (settings->max_depth + 1);
-    if (!es_kg_is_ground(env->graph, at->query)) {
+    if (!es_kg_is_ground(env->graph, &at->query)) {
         return ES_FAIL(INPUT, "%s: query[%d] is %d(%d,%d), not over %d predicates and %d constants",
                        path, index, at->query.predicate, at->query.a, at->query.b,
                        env->graph->n_predicates, env->graph->n_constants);

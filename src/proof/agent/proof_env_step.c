@@ -172,7 +172,7 @@ static void expand_state(const EsProofEnv *env, int32_t index, EsSuccessors *out
                               .hash = env->visited_hash + first,
                               .count = at->n_visited,
                               .stride = env->settings.max_atoms};
-    es_proof_expand(env->graph, &env->listing, at->query, es_proof_env_goals(env, index),
+    es_proof_expand(env->graph, &env->listing, &at->query, es_proof_env_goals(env, index),
                     at->n_atoms, env->max_visited > 0 ? &visited : NULL, out);
     counters->n_overlong += out->n_overlong;
     counters->n_overflow += out->n_overflow;

@@ -123,7 +123,7 @@ static int find_body_cost(const EsKnowledgeGraph *graph, const EsHornRule *rule,
                           EsAtom hidden, int n_ahead) {
     int32_t terms[ES_HORN_MAX_VARIABLES];
     EsGoalBinding binding;
-    if (!es_proof_unify_head(graph, rule, goal, terms, &binding)) {
+    if (!es_proof_unify_head(graph, rule, &goal, terms, &binding)) {
         return -1;
     }
     int cost = 0;
@@ -138,7 +138,7 @@ static int find_body_cost(const EsKnowledgeGraph *graph, const EsHornRule *rule,
 // A test costs nothing unless it is known to fail.
 static int find_test_cost(const EsKnowledgeGraph *graph, EsAtom goal) {
     int is_open = goal.a > graph->n_constants || goal.b > graph->n_constants;
-    return is_open || es_kg_test_holds(graph, goal) ? 0 : ES_PROOF_MAX_COST;
+    return is_open || es_kg_test_holds(graph, &goal) ? 0 : ES_PROOF_MAX_COST;
 }
 
 static int find_cost(const EsKnowledgeGraph *graph, EsAtom goal, EsAtom hidden, int n_ahead) {
@@ -367,10 +367,10 @@ static EsStatus find_confidence(const EsKnowledgeGraph *graph, const EsHornRule 
     EsLiteral body[ES_HORN_MAX_BODY];
     int64_t limit = MANY_PAIRS * (1 + (int64_t)es_kg_facts_of(graph, rule->head.predicate).count);
     for (int i = 0; i < rule->n_body; i++) {
-        body[i] = es_closure_literal(graph, rule->body[i]);
+        body[i] = es_closure_literal(graph, &rule->body[i]);
         limit += es_kg_facts_of(graph, rule->body[i].predicate).count;
     }
-    EsDatalogRule alone = {es_closure_literal(graph, rule->head), body, rule->n_body};
+    EsDatalogRule alone = {es_closure_literal(graph, &rule->head), body, rule->n_body};
     alone.head.relation = graph->n_predicates + 1;
     EsDatalogProgram program = {.n_relations = graph->n_predicates + 2,
                                 .n_constants = graph->n_constants,

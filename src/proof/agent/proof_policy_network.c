@@ -535,6 +535,7 @@ EsStatus es_proof_policy_create(EsDevice *device, const EsKnowledgeGraph *graph,
         return ES_FAIL(UNSUPPORTED, "proof policies run on the CPU, not on %s",
                        es_device_info(device)->name);
     }
+    ES_TRY(es_kg_check_binary(graph, "a policy"));
     EsProofPolicy *policy = NULL;
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate(sizeof *policy, (void **)&policy));

@@ -219,13 +219,13 @@ static EsStatus add_atom(Village *village, Relation relation, int32_t a, int32_t
     EsAtom atom = {village->predicates[relation], village->constants[a], village->constants[b]};
     float u = es_random_uniform(draw_word(village, (int32_t)village->n_atoms++, DRAW_SPLIT));
     if (u < VALID_BELOW) {
-        return es_kg_builder_add_query(village->builder, ES_KG_SPLIT_VALID, atom);
+        return es_kg_builder_add_query(village->builder, ES_KG_SPLIT_VALID, &atom);
     }
     if (u < TEST_BELOW) {
-        return es_kg_builder_add_query(village->builder, ES_KG_SPLIT_TEST, atom);
+        return es_kg_builder_add_query(village->builder, ES_KG_SPLIT_TEST, &atom);
     }
-    ES_TRY(es_kg_builder_add_query(village->builder, ES_KG_SPLIT_TRAIN, atom));
-    return es_kg_builder_add_fact(village->builder, atom);
+    ES_TRY(es_kg_builder_add_query(village->builder, ES_KG_SPLIT_TRAIN, &atom));
+    return es_kg_builder_add_fact(village->builder, &atom);
 }
 
 // "a is b's ..." by the sex of a.

@@ -33,8 +33,9 @@ typedef struct NameTable {
 
 struct EsKgBuilder {
     NameTable names[ES_KG_N_NAME_KINDS];
-    List facts;                   // EsAtom
-    List queries[ES_KG_N_SPLITS]; // EsAtom
+    List arities;                 // unsigned char of each predicate: 1 + arguments, 0: not said
+    List facts;                   // EsAtom, one or two cells each
+    List queries[ES_KG_N_SPLITS]; // likewise
     List rules;                   // EsHornRule
     List variable_lines;          // int32_t, of each name of a variable
     unsigned char uses_test[ES_KG_N_TESTS];
@@ -128,6 +129,9 @@ EsStatus es_kg_builder_intern(EsKgBuilder *builder, EsKgNameKind kind, const cha
         ES_TRY(append(&table->offset, &offset, 1, "names"));
         ES_TRY(append(&table->text, text, (int32_t)bytes, "bytes of names"));
         ES_TRY(append(&table->text, "", 1, "bytes of names"));
+        if (kind == ES_KG_PREDICATE) {
+            ES_TRY(append(&builder->arities, "", 1, "predicates"));
+        }
         *slot = table->offset.count;
     }
     *number = *slot;
@@ -143,6 +147,7 @@ EsStatus es_kg_builder_create(EsKgBuilder **builder) {
         made->names[kind].text.item_bytes = 1;
         made->names[kind].offset.item_bytes = sizeof(int32_t);
     }
+    made->arities.item_bytes = 1;
     made->facts.item_bytes = sizeof(EsAtom);
     for (int split = 0; split < ES_KG_N_SPLITS; split++) {
         made->queries[split].item_bytes = sizeof(EsAtom);
@@ -161,6 +166,7 @@ void es_kg_builder_destroy(EsKgBuilder *builder) {
         es_release(builder->names[kind].offset.items);
         es_release(builder->names[kind].slots);
     }
+    es_release(builder->arities.items);
     es_release(builder->facts.items);
     for (int split = 0; split < ES_KG_N_SPLITS; split++) {
         es_release(builder->queries[split].items);
@@ -170,12 +176,31 @@ void es_kg_builder_destroy(EsKgBuilder *builder) {
     es_release(builder);
 }
 
-EsStatus es_kg_builder_add_fact(EsKgBuilder *builder, EsAtom atom) {
-    return append(&builder->facts, &atom, 1, "facts");
+// Arguments of a predicate as said, else two.
+static int arity_of(const EsKgBuilder *builder, int32_t predicate) {
+    int said = predicate <= builder->arities.count
+                   ? ((const unsigned char *)builder->arities.items)[predicate - 1]
+                   : 0;
+    return said > 0 ? said - 1 : 2;
 }
 
-EsStatus es_kg_builder_add_query(EsKgBuilder *builder, EsKgSplit split, EsAtom atom) {
-    return append(&builder->queries[split], &atom, 1, "queries");
+int es_kg_builder_claim_arity(EsKgBuilder *builder, int32_t predicate, int arity) {
+    ES_ASSERT(predicate >= 1 && predicate <= builder->arities.count && arity <= ES_KG_MAX_ARITY);
+    unsigned char *said = (unsigned char *)builder->arities.items + predicate - 1;
+    *said = *said != 0 ? *said : (unsigned char)(arity + 1);
+    return *said - 1;
+}
+
+static EsStatus add_atom(EsKgBuilder *builder, const EsAtom *atom, List *list, const char *what) {
+    return append(list, atom, arity_of(builder, atom->predicate) > 2 ? 2 : 1, what);
+}
+
+EsStatus es_kg_builder_add_fact(EsKgBuilder *builder, const EsAtom *atom) {
+    return add_atom(builder, atom, &builder->facts, "cells of facts");
+}
+
+EsStatus es_kg_builder_add_query(EsKgBuilder *builder, EsKgSplit split, const EsAtom *atom) {
+    return add_atom(builder, atom, &builder->queries[split], "cells of queries");
 }
 
 EsStatus es_kg_builder_add_rule(EsKgBuilder *builder, const EsHornRule *rule) {
@@ -189,13 +214,16 @@ EsStatus es_kg_builder_intern_test(EsKgBuilder *builder, EsKgTest test, int32_t 
 }
 
 EsStatus es_kg_builder_intern_negation(EsKgBuilder *builder, const char *text, size_t bytes,
-                                       int32_t *number) {
+                                       int arity, int32_t *number, int32_t *negated) {
     char name[4 + ES_KG_MAX_NAME_BYTES] = "not ";
     ES_ASSERT(bytes <= ES_KG_MAX_NAME_BYTES);
     builder->uses_test[ES_KG_NEGATION] = 1;
-    ES_TRY(es_kg_builder_intern(builder, ES_KG_PREDICATE, text, bytes, number));
+    ES_TRY(es_kg_builder_intern(builder, ES_KG_PREDICATE, text, bytes, negated));
     memcpy(name + 4, text, bytes);
-    return es_kg_builder_intern(builder, ES_KG_PREDICATE, name, bytes + 4, number);
+    ES_TRY(es_kg_builder_intern(builder, ES_KG_PREDICATE, name, bytes + 4, number));
+    es_kg_builder_claim_arity(builder, *number,
+                              es_kg_builder_claim_arity(builder, *negated, arity));
+    return ES_STATUS_OK;
 }
 
 EsStatus es_kg_builder_note_variable(EsKgBuilder *builder, const char *text, size_t bytes,
@@ -237,11 +265,17 @@ static EsStatus sort_names(const NameTable *table, char **text, const char **nam
     return ES_STATUS_OK;
 }
 
-static void renumber(EsAtom *atoms, int32_t count, const int32_t *constant_rank,
+static int32_t renumber_term(int32_t term, const int32_t *constant_rank) {
+    return term > 0 ? constant_rank[term] : term;
+}
+
+// Cells of atoms, with or without variables.
+static void renumber(EsAtom *cells, int32_t count, const int32_t *constant_rank,
                      const int32_t *predicate_rank) {
     for (int32_t i = 0; i < count; i++) {
-        atoms[i] = (EsAtom){predicate_rank[atoms[i].predicate], constant_rank[atoms[i].a],
-                            constant_rank[atoms[i].b]};
+        cells[i] = (EsAtom){renumber_term(cells[i].predicate, predicate_rank),
+                            renumber_term(cells[i].a, constant_rank),
+                            renumber_term(cells[i].b, constant_rank)};
     }
 }
 
@@ -265,17 +299,18 @@ static void find_shadowed(const EsKgBuilder *builder, const int32_t *constant_ra
     }
 }
 
-static int32_t renumber_term(int32_t term, const int32_t *constant_rank) {
-    return term > 0 ? constant_rank[term] : term;
-}
-
-static void renumber_rule(EsHornRule *rule, const int32_t *constant_rank,
-                          const int32_t *predicate_rank) {
-    for (int k = -1; k < rule->n_body; k++) {
-        EsAtom *atom = k < 0 ? &rule->head : &rule->body[k];
-        *atom = (EsAtom){predicate_rank[atom->predicate], renumber_term(atom->a, constant_rank),
-                         renumber_term(atom->b, constant_rank)};
+// The arguments of each predicate, in its final number.
+static EsStatus number_arities(const EsKgBuilder *builder, const int32_t *predicate_rank,
+                               EsKnowledgeGraph *graph) {
+    // the terminal atoms of proof_rules.h are above P
+    ES_TRY(es_allocate((size_t)graph->n_predicates + 8, (void **)&graph->arities));
+    for (int32_t p = 1; p <= graph->n_predicates; p++) {
+        int arity = arity_of(builder, p);
+        graph->arities[predicate_rank[p]] = (unsigned char)arity;
+        graph->has_wide |= arity > 2;
     }
+    graph->query_cells = graph->has_wide ? 2 : 1;
+    return ES_STATUS_OK;
 }
 
 static EsStatus number_names(EsKgBuilder *builder, EsKnowledgeGraph *graph) {
@@ -304,8 +339,10 @@ static EsStatus number_names(EsKgBuilder *builder, EsKnowledgeGraph *graph) {
     }
     EsHornRule *rules = builder->rules.items;
     for (int32_t i = 0; i < builder->rules.count; i++) {
-        renumber_rule(&rules[i], constant_rank, predicate_rank);
+        renumber(rules[i].head_cells, ES_ATOM_MAX_CELLS, constant_rank, predicate_rank);
+        renumber(rules[i].body, rules[i].n_body, constant_rank, predicate_rank);
     }
+    ES_TRY_GOTO(number_arities(builder, predicate_rank, graph));
     find_shadowed(builder, constant_rank, graph);
 done:
     es_release(constant_rank);
@@ -393,6 +430,11 @@ static int64_t plan_rows(const Group *group, const EsKnowledgeGraph *graph, EsFa
     for (int32_t i = group->begin; i < group->end; i = run_end(group, i)) {
         n_runs++;
     }
+    if (n_runs == 1 && term_at(group->atoms[group->begin], group->place) == 0) {
+        // a place that the predicate has not: a single slot, found as a free one
+        rows->mask = 0;
+        return 3;
+    }
     // one slot at least is free, which ends a search
     while (n_slots < n_runs + n_runs / 2 + 1) {
         n_slots *= 2;
@@ -449,6 +491,83 @@ static EsStatus make_index(const EsKnowledgeGraph *graph, const EsAtom *atoms, P
     return ES_STATUS_OK;
 }
 
+// --- facts of three and four arguments ---
+
+// Move the atoms of two cells to the graph; the others stay in the list.
+static EsStatus move_wide_facts(List *facts, EsKnowledgeGraph *graph) {
+    EsAtom *cells = facts->items;
+    int32_t n_kept = 0, n_wide = 0;
+    for (int32_t i = 0; i < facts->count; i++) {
+        n_wide += cells[i].predicate == ES_ATOM_MORE;
+    }
+    ES_TRY(
+        es_allocate((size_t)ES_MAX(n_wide, 1) * 2 * sizeof(EsAtom), (void **)&graph->wide.atoms));
+    EsAtom *out = graph->wide.atoms;
+    for (int32_t i = 0; i < facts->count; i++) {
+        if (es_kg_cells(graph, cells[i].predicate) == 1) {
+            cells[n_kept++] = cells[i];
+        } else {
+            *out++ = cells[i++];
+            *out++ = cells[i];
+        }
+    }
+    facts->count = n_kept;
+    graph->wide.count = n_wide;
+    return ES_STATUS_OK;
+}
+
+typedef struct WideOrder {
+    const EsAtom *atoms;
+    int place;
+} WideOrder;
+
+static int compare_wide(const void *left, const void *right, void *context) {
+    const WideOrder *order = context;
+    int32_t x = *(const int32_t *)left, y = *(const int32_t *)right;
+    const EsAtom *atom = order->atoms + 2 * (size_t)x, *other = order->atoms + 2 * (size_t)y;
+    int32_t term = es_atom_term(atom, order->place), other_term = es_atom_term(other, order->place);
+    if (atom->predicate != other->predicate) {
+        return atom->predicate < other->predicate ? -1 : 1;
+    }
+    return term != other_term ? (term < other_term ? -1 : 1) : (x > y) - (x < y);
+}
+
+// Sorts the facts of two cells, drops repetitions, and lists them by each place.
+static EsStatus take_wide_facts(List *facts, EsKnowledgeGraph *graph) {
+    EsWideFacts *wide = &graph->wide;
+    int32_t count = 0;
+    if (!graph->has_wide) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(move_wide_facts(facts, graph));
+    qsort(wide->atoms, (size_t)wide->count, 2 * sizeof(EsAtom), es_wide_atom_compare);
+    for (int32_t i = 0; i < wide->count; i++) {
+        const EsAtom *atom = wide->atoms + 2 * (size_t)i;
+        if (count == 0 || es_wide_atom_compare(atom, wide->atoms + 2 * (size_t)(count - 1)) != 0) {
+            memmove(wide->atoms + 2 * (size_t)count++, atom, 2 * sizeof *atom);
+        }
+    }
+    wide->count = count;
+    size_t n_starts = (size_t)graph->n_predicates + 2;
+    ES_TRY(es_allocate(n_starts * sizeof *wide->start, (void **)&wide->start));
+    for (int32_t i = 0; i < count; i++) {
+        wide->start[wide->atoms[2 * (size_t)i].predicate + 1]++;
+    }
+    for (int32_t p = 0; p <= graph->n_predicates; p++) {
+        wide->start[p + 1] += wide->start[p];
+    }
+    for (int place = 0; place < ES_KG_MAX_ARITY; place++) {
+        WideOrder order = {wide->atoms, place};
+        ES_TRY(
+            es_allocate((size_t)ES_MAX(count, 1) * sizeof(int32_t), (void **)&wide->order[place]));
+        for (int32_t i = 0; i < count; i++) {
+            wide->order[place][i] = i;
+        }
+        qsort_r(wide->order[place], (size_t)count, sizeof(int32_t), compare_wide, &order);
+    }
+    return ES_STATUS_OK;
+}
+
 // Sort the facts, drop repetitions, and index both orders.
 static EsStatus index_facts(List *facts, EsKnowledgeGraph *graph) {
     double base = (double)graph->n_constants + 1;
@@ -458,6 +577,7 @@ static EsStatus index_facts(List *facts, EsKnowledgeGraph *graph) {
     }
     void *other = NULL;
     EsStatus status = ES_STATUS_OK;
+    ES_TRY(take_wide_facts(facts, graph));
     ES_TRY_GOTO(es_allocate((size_t)facts->count * sizeof(EsAtom), &other));
     ES_TRY_GOTO(sort_facts(facts->items, other, facts->count, graph));
     es_release(other);
@@ -515,9 +635,13 @@ static EsStatus check_tests(const EsKnowledgeGraph *graph) {
     for (int32_t i = 0; i < graph->n_facts; i++) {
         ES_TRY(check_no_test(graph, graph->facts[i].predicate, "a fact"));
     }
+    for (int32_t i = 0; i < graph->wide.count; i++) {
+        ES_TRY(check_no_test(graph, graph->wide.atoms[2 * (size_t)i].predicate, "a fact"));
+    }
     for (int split = 0; split < ES_KG_N_SPLITS; split++) {
         for (int32_t i = 0; i < graph->splits[split].count; i++) {
-            ES_TRY(check_no_test(graph, graph->splits[split].atoms[i].predicate, "a query"));
+            const EsAtom *query = es_kg_query(graph, (EsKgSplit)split, i);
+            ES_TRY(check_no_test(graph, query->predicate, "a query"));
         }
     }
     for (int32_t i = 0; i < graph->n_rules; i++) {
@@ -561,13 +685,20 @@ static EsStatus prepare_tests(const EsKgBuilder *builder, EsKnowledgeGraph *grap
     return check_tests(graph);
 }
 
-static EsStatus copy_queries(const List *queries, EsQuerySplit *split) {
-    size_t count = (size_t)queries->count;
-    ES_TRY(es_allocate(count * sizeof *split->atoms, (void **)&split->atoms));
+static EsStatus copy_queries(const List *queries, const EsKnowledgeGraph *graph,
+                             EsQuerySplit *split) {
+    const EsAtom *cells = queries->items;
+    size_t count = 0, stride = (size_t)graph->query_cells;
+    for (int32_t i = 0; i < queries->count; i++) {
+        count += cells[i].predicate != ES_ATOM_MORE;
+    }
+    ES_TRY(es_allocate(count * stride * sizeof *split->atoms, (void **)&split->atoms));
     ES_TRY(es_allocate(count * sizeof *split->depths, (void **)&split->depths));
-    split->count = queries->count;
+    split->count = (int32_t)count;
     for (size_t i = 0; i < count; i++) {
-        split->atoms[i] = ((const EsAtom *)queries->items)[i];
+        size_t n_cells = (size_t)es_kg_cells(graph, cells->predicate);
+        memcpy(split->atoms + i * stride, cells, n_cells * sizeof *cells);
+        cells += n_cells;
         split->depths[i] = ES_KG_DEPTH_ABSENT;
     }
     return ES_STATUS_OK;
@@ -582,7 +713,7 @@ EsStatus es_kg_builder_finish(EsKgBuilder *builder, EsKnowledgeGraph **graph) {
     ES_TRY_GOTO(index_facts(&builder->facts, made));
     ES_TRY_GOTO(group_rules(&builder->rules, made));
     for (int split = 0; split < ES_KG_N_SPLITS; split++) {
-        ES_TRY_GOTO(copy_queries(&builder->queries[split], &made->splits[split]));
+        ES_TRY_GOTO(copy_queries(&builder->queries[split], made, &made->splits[split]));
     }
     ES_TRY_GOTO(prepare_tests(builder, made));
     *graph = made;
@@ -610,10 +741,14 @@ EsStatus es_kg_builder_create_from(const EsKnowledgeGraph *graph, EsKgBuilder **
     ES_TRY(es_kg_builder_create(builder));
     ES_TRY_GOTO(copy_names(*builder, ES_KG_CONSTANT, graph->constant_names, graph->n_constants));
     ES_TRY_GOTO(copy_names(*builder, ES_KG_PREDICATE, graph->predicate_names, graph->n_predicates));
+    for (int32_t p = 1; p <= graph->n_predicates; p++) {
+        es_kg_builder_claim_arity(*builder, p, graph->arities[p]);
+    }
     for (int split = 0; split < ES_KG_N_SPLITS; split++) {
         const EsQuerySplit *queries = &graph->splits[split];
         for (int32_t i = 0; i < queries->count; i++) {
-            ES_TRY_GOTO(es_kg_builder_add_query(*builder, (EsKgSplit)split, queries->atoms[i]));
+            const EsAtom *query = es_kg_query(graph, (EsKgSplit)split, i);
+            ES_TRY_GOTO(es_kg_builder_add_query(*builder, (EsKgSplit)split, query));
         }
     }
     for (int32_t i = 0; i < graph->n_rules; i++) {

@@ -39,13 +39,18 @@ EsStatus es_kg_builder_intern(EsKgBuilder *builder, EsKgNameKind kind, const cha
 // The provisional number of a predicate that compares, for bodies of rules.
 EsStatus es_kg_builder_intern_test(EsKgBuilder *builder, EsKgTest test, int32_t *number);
 
-// The provisional number of the predicate that negates another, for bodies of rules.
+// The provisional number of the predicate that negates another, for bodies of rules; *negated is
+// that of the other, and both have as many arguments.
 EsStatus es_kg_builder_intern_negation(EsKgBuilder *builder, const char *text, size_t bytes,
-                                       int32_t *number);
+                                       int arity, int32_t *number, int32_t *negated);
+
+// Say how many arguments a predicate has, at most ES_KG_MAX_ARITY. Returns what was said first; two
+// where nothing ever is. An atom has two cells when its predicate was said to have over two.
+int es_kg_builder_claim_arity(EsKgBuilder *builder, int32_t predicate, int arity);
 
 // Atoms in provisional numbers. Repeated facts are kept once.
-EsStatus es_kg_builder_add_fact(EsKgBuilder *builder, EsAtom atom);
-EsStatus es_kg_builder_add_query(EsKgBuilder *builder, EsKgSplit split, EsAtom atom);
+EsStatus es_kg_builder_add_fact(EsKgBuilder *builder, const EsAtom *atom);
+EsStatus es_kg_builder_add_query(EsKgBuilder *builder, EsKgSplit split, const EsAtom *atom);
 
 // Predicates and constants in provisional numbers, variables as EsHornRule has them.
 EsStatus es_kg_builder_add_rule(EsKgBuilder *builder, const EsHornRule *rule);

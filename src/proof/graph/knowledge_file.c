@@ -4,7 +4,9 @@
 #include "proof/graph/knowledge_file.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +16,7 @@
 #include "esper/log.h"
 #include "proof/graph/knowledge_builder.h"
 #include "proof/graph/knowledge_text.h"
+#include "proof/graph/text_line.h"
 
 #define PATH_BYTES     4096
 #define MAX_FILE_BYTES ((size_t)1 << 32)
@@ -165,6 +168,138 @@ static EsStatus read_folder(EsKgBuilder *builder, const EsKgSource *source) {
     return ES_STATUS_OK;
 }
 
+// --- soft facts ---
+
+// Each line is parsed whole before it is filtered, so that a damaged line is an error at any score
+// and rank. Queries of valid and test are found in one sorted list.
+
+typedef struct SoftLine {
+    EsAtomText atom;
+    double score;
+    int64_t rank;
+} SoftLine;
+
+// Take one number from the front of *rest.
+static EsStatus take_number(const EsTextLines *lines, EsPiece *rest, const char *what,
+                            double *value) {
+    *rest = es_piece_skip_blanks(*rest);
+    EsPiece word = {rest->text, 0};
+    while (word.bytes < rest->bytes && strchr(" \t", word.text[word.bytes]) == NULL) {
+        word.bytes++;
+    }
+    char number[64] = "", *stop = number;
+    if (word.bytes < sizeof number) {
+        memcpy(number, word.text, word.bytes);
+        number[word.bytes] = '\0';
+        *value = strtod(number, &stop);
+    }
+    if (stop == number || *stop != '\0' || !isfinite(*value)) {
+        EsExcerpt excerpt;
+        return ES_LINE_FAIL(lines, word.text, "the %s %s is not a number", what,
+                            es_text_excerpt(word, excerpt));
+    }
+    *rest = (EsPiece){word.text + word.bytes, rest->bytes - word.bytes};
+    return ES_STATUS_OK;
+}
+
+static EsStatus parse_line(const EsTextLines *lines, EsPiece line, SoftLine *soft) {
+    EsPiece rest = line;
+    double rank;
+    ES_TRY(es_text_take_atom(lines, &rest, &soft->atom));
+    ES_TRY(take_number(lines, &rest, "score", &soft->score));
+    const char *rank_text = es_piece_skip_blanks(rest).text;
+    ES_TRY(take_number(lines, &rest, "rank", &rank));
+    if (rank < 1 || rank > 1e15 || rank != floor(rank)) {
+        return ES_LINE_FAIL(lines, rank_text, "the rank is %g, expected a whole number from 1",
+                            rank);
+    }
+    soft->rank = (int64_t)rank;
+    rest = es_piece_skip_blanks(rest);
+    if (rest.bytes > 0) {
+        EsExcerpt excerpt;
+        return ES_LINE_FAIL(lines, rest.text, "%s after the rank", es_text_excerpt(rest, excerpt));
+    }
+    return ES_STATUS_OK;
+}
+
+// Queries of valid and test, sorted.
+static EsStatus list_queries(const EsKnowledgeGraph *graph, EsWideAtom **atoms, size_t *count) {
+    const EsKgSplit splits[] = {ES_KG_SPLIT_VALID, ES_KG_SPLIT_TEST};
+    size_t most = (size_t)graph->splits[splits[0]].count + (size_t)graph->splits[splits[1]].count;
+    ES_TRY(es_allocate((most + 1) * sizeof **atoms, (void **)atoms));
+    *count = 0;
+    for (size_t s = 0; s < ES_COUNT_OF(splits); s++) {
+        for (int32_t i = 0; i < graph->splits[splits[s]].count; i++) {
+            memcpy((*atoms)[(*count)++].cells, es_kg_query(graph, splits[s], i),
+                   (size_t)graph->query_cells * sizeof(EsAtom));
+        }
+    }
+    qsort(*atoms, *count, sizeof **atoms, es_wide_atom_compare);
+    return ES_STATUS_OK;
+}
+
+// Returns whether an atom in a builder's numbers is a fact; numbers beyond those of the graph are
+// names that it does not have.
+static int is_known(const EsKnowledgeGraph *graph, const EsAtomText *spelt, const EsAtom *atom) {
+    for (int i = 0; i < spelt->n_terms; i++) {
+        if (es_atom_term(atom, i) > graph->n_constants) {
+            return 0;
+        }
+    }
+    return atom->predicate <= graph->n_predicates && es_kg_is_fact(graph, atom);
+}
+
+static EsStatus add_atom(EsKgBuilder *builder, const EsTextLines *lines,
+                         const EsKnowledgeGraph *graph, const EsAtomText *spelt,
+                         const EsWideAtom *queries, size_t n_queries, EsSoftCounts *counts) {
+    EsWideAtom atom;
+    ES_TRY(es_text_intern_atom(lines, builder, spelt, &atom));
+    if (bsearch(&atom, queries, n_queries, sizeof atom, es_wide_atom_compare) != NULL) {
+        counts->n_queries++;
+        return ES_STATUS_OK;
+    }
+    if (is_known(graph, spelt, atom.cells)) {
+        counts->n_known++;
+        return ES_STATUS_OK;
+    }
+    counts->n_added++;
+    return es_kg_builder_add_fact(builder, atom.cells);
+}
+
+EsStatus es_soft_facts_read(EsKgBuilder *builder, const EsKnowledgeGraph *graph,
+                            const EsSoftFilter *filter, const char *name, const char *text,
+                            size_t bytes, EsSoftCounts *counts) {
+    memset(counts, 0, sizeof *counts);
+    EsTextLines lines = es_text_lines_begin(name, text, bytes);
+    EsWideAtom *queries = NULL;
+    size_t n_queries;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(list_queries(graph, &queries, &n_queries));
+    for (;;) {
+        EsPiece line;
+        int is_there;
+        SoftLine soft;
+        ES_TRY_GOTO(es_text_lines_next(&lines, &line, &is_there));
+        if (!is_there) {
+            break;
+        }
+        if (line.text[0] == '#' || line.text[0] == '%') {
+            continue;
+        }
+        ES_TRY_GOTO(parse_line(&lines, line, &soft));
+        counts->n_read++;
+        if (soft.score < filter->min_score ||
+            (filter->max_rank > 0 && soft.rank > filter->max_rank)) {
+            counts->n_filtered++;
+            continue;
+        }
+        ES_TRY_GOTO(add_atom(builder, &lines, graph, &soft.atom, queries, n_queries, counts));
+    }
+done:
+    es_release(queries);
+    return status;
+}
+
 // --- once it exists ---
 
 // Make the graph again, with soft facts.
@@ -178,7 +313,10 @@ static EsStatus add_soft_facts(const EsKgSource *source, EsSoftCounts *counts,
     ES_TRY_GOTO(read_file(source->soft, &text, &bytes));
     ES_TRY_GOTO(es_kg_builder_create_from(*graph, &builder));
     for (int32_t i = 0; i < (*graph)->n_facts; i++) {
-        ES_TRY_GOTO(es_kg_builder_add_fact(builder, (*graph)->facts[i]));
+        ES_TRY_GOTO(es_kg_builder_add_fact(builder, &(*graph)->facts[i]));
+    }
+    for (int32_t i = 0; i < (*graph)->wide.count; i++) {
+        ES_TRY_GOTO(es_kg_builder_add_fact(builder, (*graph)->wide.atoms + 2 * (size_t)i));
     }
     ES_TRY_GOTO(
         es_soft_facts_read(builder, *graph, &source->filter, source->soft, text, bytes, counts));
@@ -193,10 +331,10 @@ done:
 
 // A predicate of the rule's body that is in no fact and heads no rule, 0: none.
 static int32_t find_lost_goal(const EsKnowledgeGraph *graph, const EsHornRule *rule) {
-    for (int k = 0; k < rule->n_body; k++) {
+    for (int k = 0; k < rule->n_body; k += es_kg_cells(graph, rule->body[k].predicate)) {
         int32_t predicate = rule->body[k].predicate, n_rules;
         es_kg_rules_of(graph, predicate, &n_rules);
-        if (n_rules == 0 && es_kg_facts_of(graph, predicate).count == 0 &&
+        if (n_rules == 0 && es_kg_count_facts_of(graph, predicate) == 0 &&
             !es_kg_is_test(graph, predicate)) {
             return predicate;
         }
@@ -252,9 +390,39 @@ static EsStatus warn_of_shadows(const EsKgSource *source, const EsKnowledgeGraph
     return ES_STATUS_OK;
 }
 
-static void mark_atoms(unsigned char *is_used, const EsAtom *atoms, int32_t count) {
-    for (int32_t i = 0; i < count; i++) {
-        is_used[atoms[i].a] = is_used[atoms[i].b] = 1;
+// Returns whether a name is a number with a decimal point.
+static int is_decimal(const char *name) {
+    name += *name == '-';
+    size_t n_whole = strspn(name, "0123456789");
+    size_t n_more = name[n_whole] == '.' ? strspn(name + n_whole + 1, "0123456789") : 0;
+    return n_whole > 0 && n_more > 0 && name[n_whole + 1 + n_more] == '\0';
+}
+
+// Comparisons in order hold of integers alone, which the author of 9.5 may not expect.
+static void warn_of_decimals(const EsKnowledgeGraph *graph) {
+    int32_t n_decimals = 0, first = 0;
+    int is_ordered = 0;
+    for (int32_t p = 1; p <= graph->n_predicates && graph->has_tests; p++) {
+        is_ordered |= graph->test_of[p] > ES_KG_NOT_EQUAL && graph->test_of[p] < ES_KG_NEGATION;
+    }
+    for (int32_t c = 1; c <= graph->n_constants && is_ordered; c++) {
+        if (is_decimal(graph->constant_names[c])) {
+            first = first == 0 ? c : first;
+            n_decimals++;
+        }
+    }
+    if (n_decimals > 0) {
+        es_log(
+            ES_LOG_WARNING,
+            "%d constant%s with a decimal point, such as \"%.100s\": rules compare in order by <, "
+            "<=, > or >=, which hold of integers alone",
+            n_decimals, n_decimals == 1 ? "" : "s", graph->constant_names[first]);
+    }
+}
+
+static void mark_cells(unsigned char *is_used, const EsAtom *cells, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        is_used[cells[i].a] = is_used[cells[i].b] = 1;
     }
 }
 
@@ -262,16 +430,17 @@ static void mark_atoms(unsigned char *is_used, const EsAtom *atoms, int32_t coun
 // give it either; 0: none.
 static int32_t find_strange(const EsKnowledgeGraph *graph, const EsHornRule *rule,
                             const unsigned char *is_used) {
-    for (int k = 0; k < rule->n_body && !rule->is_prolog; k++) {
-        EsAtom atom = rule->body[k];
+    int n_cells = 1;
+    for (int k = 0; k < rule->n_body && !rule->is_prolog; k += n_cells) {
+        const EsAtom *atom = &rule->body[k];
         int32_t n_rules;
-        es_kg_rules_of(graph, atom.predicate, &n_rules);
-        if (n_rules == 0 && !es_kg_is_test(graph, atom.predicate)) {
-            if (atom.a > 0 && !is_used[atom.a]) {
-                return atom.a;
-            }
-            if (atom.b > 0 && !is_used[atom.b]) {
-                return atom.b;
+        n_cells = es_kg_cells(graph, atom->predicate);
+        es_kg_rules_of(graph, atom->predicate, &n_rules);
+        int is_looked_up = n_rules == 0 && !es_kg_is_test(graph, atom->predicate);
+        for (int i = 0; i < 2 * n_cells && is_looked_up; i++) {
+            int32_t term = es_atom_term(atom, i);
+            if (term > 0 && !is_used[term]) {
+                return term;
             }
         }
     }
@@ -285,9 +454,11 @@ static EsStatus warn_of_strange(const EsKgSource *source, const EsKnowledgeGraph
     const EsHornRule *first = NULL;
     int32_t n_rules = 0, constant = 0;
     ES_TRY(es_allocate((size_t)graph->n_constants + 1, &is_used));
-    mark_atoms(is_used, graph->facts, graph->n_facts);
+    mark_cells(is_used, graph->facts, graph->n_facts);
+    mark_cells(is_used, graph->wide.atoms, 2 * (int64_t)graph->wide.count);
     for (int split = 0; split < ES_KG_N_SPLITS; split++) {
-        mark_atoms(is_used, graph->splits[split].atoms, graph->splits[split].count);
+        const EsQuerySplit *queries = &graph->splits[split];
+        mark_cells(is_used, queries->atoms, (int64_t)queries->count * graph->query_cells);
     }
     for (int32_t r = 0; r < graph->n_rules; r++) {
         int32_t strange = find_strange(graph, &graph->rules[r], is_used);
@@ -359,6 +530,7 @@ EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
     if (source->rules_use == ES_KG_RULES_NEEDED) {
         ES_TRY_GOTO(warn_of_lost_rules(source, made));
         ES_TRY_GOTO(warn_of_strange(source, made));
+        warn_of_decimals(made);
     }
     for (int split = 0; split < ES_KG_N_SPLITS && is_folder; split++) {
         ES_TRY_GOTO(read_depths(made, source->path, (EsKgSplit)split));

@@ -14,6 +14,12 @@ void es_kg_destroy(EsKnowledgeGraph *graph) {
     }
     es_release(graph->constant_names);
     es_release(graph->predicate_names);
+    es_release(graph->arities);
+    es_release(graph->wide.atoms);
+    es_release(graph->wide.start);
+    for (int place = 0; place < ES_KG_MAX_ARITY; place++) {
+        es_release(graph->wide.order[place]);
+    }
     es_release(graph->facts);
     es_release(graph->facts_by_b);
     es_release(graph->fact_start);
@@ -76,6 +82,27 @@ int64_t es_kg_integer(const char *name) {
         return ES_KG_NO_INTEGER;
     }
     return strtoll(name, NULL, 10);
+}
+
+int es_kg_is_binary(const EsKnowledgeGraph *graph) {
+    int is_binary = 1;
+    for (int32_t p = 1; p <= graph->n_predicates; p++) {
+        is_binary &= graph->arities[p] == 2;
+    }
+    return is_binary;
+}
+
+EsStatus es_kg_check_binary(const EsKnowledgeGraph *graph, const char *what) {
+    for (int32_t p = 1; p <= graph->n_predicates; p++) {
+        if (graph->arities[p] != 2) {
+            const char *name = graph->predicate_names[p];
+            return ES_FAIL(INPUT,
+                           "%s takes predicates of two arguments, and \"%.100s\" has %d; closure, "
+                           "depths, query, curve and export take 0 to %d",
+                           what, name, graph->arities[p], ES_KG_MAX_ARITY);
+        }
+    }
+    return ES_STATUS_OK;
 }
 
 // --- names as text ---
@@ -164,35 +191,47 @@ static int is_negation(const EsKnowledgeGraph *graph, int32_t predicate) {
 }
 
 static void add_argument(Text *text, const EsKnowledgeGraph *graph, int32_t term) {
+    ES_ASSERT(term <= graph->n_constants);
     char variable[16];
     snprintf(variable, sizeof variable, "V%d", -term);
     const char *name = term < 0 ? variable : graph->constant_names[term];
     add_name(text, name, term > 0 && needs_quotes(name));
 }
 
-int es_kg_format_atom(const EsKnowledgeGraph *graph, EsAtom atom, char *text, size_t bytes) {
-    ES_ASSERT(atom.predicate > 0 && atom.predicate <= graph->n_predicates);
-    ES_ASSERT(atom.a <= graph->n_constants && atom.b <= graph->n_constants);
+// Adds an atom, its negation or a comparison; a term by `add`, predicates in quotes where
+// `is_quoted` says so.
+static void add_atom(Text *text, const EsKnowledgeGraph *graph, const EsAtom *atom,
+                     void (*add)(Text *, const EsKnowledgeGraph *, int32_t),
+                     int (*is_quoted)(const char *)) {
+    int32_t predicate = atom->predicate;
+    if (is_negation(graph, predicate)) {
+        add_text(text, "not ");
+        predicate = graph->negated[predicate];
+    } else if (es_kg_is_test(graph, predicate)) {
+        add(text, graph, atom->a);
+        add_text(text, " ");
+        add_text(text, graph->predicate_names[predicate]);
+        add_text(text, " ");
+        add(text, graph, atom->b);
+        return;
+    }
+    const char *name = graph->predicate_names[predicate];
+    int arity = graph->arities[predicate];
+    // without arguments a period, or what looks like a variable, would be read as such
+    int is_bare =
+        arity == 0 && (name[strlen(name) - 1] == '.' || es_kg_looks_variable(name, strlen(name)));
+    add_name(text, name, is_bare || is_quoted(name));
+    for (int i = 0; i < arity; i++) {
+        add_text(text, i == 0 ? "(" : ",");
+        add(text, graph, es_atom_term(atom, i));
+    }
+    add_text(text, arity > 0 ? ")" : "");
+}
+
+int es_kg_format_atom(const EsKnowledgeGraph *graph, const EsAtom *atom, char *text, size_t bytes) {
+    ES_ASSERT(atom->predicate > 0 && atom->predicate <= graph->n_predicates);
     Text out = {text, bytes, 0};
-    const char *predicate = graph->predicate_names[atom.predicate];
-    int is_negated = is_negation(graph, atom.predicate);
-    int is_test = es_kg_is_test(graph, atom.predicate) && !is_negated;
-    if (is_negated) {
-        add_text(&out, "not ");
-        predicate = graph->predicate_names[graph->negated[atom.predicate]];
-    }
-    if (is_test) {
-        add_argument(&out, graph, atom.a);
-        add_text(&out, " ");
-    }
-    add_name(&out, predicate, needs_quotes(predicate));
-    add_text(&out, is_test ? " " : "(");
-    if (!is_test) {
-        add_argument(&out, graph, atom.a);
-        add_text(&out, ",");
-    }
-    add_argument(&out, graph, atom.b);
-    add_text(&out, is_test ? "" : ")");
+    add_atom(&out, graph, atom, add_argument, needs_quotes);
     return end_text(&out);
 }
 
@@ -243,35 +282,14 @@ static void add_term(Text *text, const EsKnowledgeGraph *graph, int32_t term) {
     }
 }
 
-static void add_rule_atom(Text *text, const EsKnowledgeGraph *graph, EsAtom atom) {
-    const char *predicate = graph->predicate_names[atom.predicate];
-    if (is_negation(graph, atom.predicate)) {
-        add_text(text, "not ");
-        predicate = graph->predicate_names[graph->negated[atom.predicate]];
-    } else if (es_kg_is_test(graph, atom.predicate)) {
-        add_term(text, graph, atom.a);
-        add_text(text, " ");
-        add_text(text, predicate);
-        add_text(text, " ");
-        add_term(text, graph, atom.b);
-        return;
-    }
-    add_name(text, predicate, is_quoted_predicate(predicate));
-    add_text(text, "(");
-    add_term(text, graph, atom.a);
-    add_text(text, ",");
-    add_term(text, graph, atom.b);
-    add_text(text, ")");
-}
-
 int es_horn_rule_format(const EsKnowledgeGraph *graph, const EsHornRule *rule, char *text,
                         size_t bytes) {
     Text out = {text, bytes, 0};
-    for (int k = 0; k < rule->n_body; k++) {
+    for (int k = 0; k < rule->n_body; k += es_kg_cells(graph, rule->body[k].predicate)) {
         add_text(&out, k == 0 ? "" : ", ");
-        add_rule_atom(&out, graph, rule->body[k]);
+        add_atom(&out, graph, &rule->body[k], add_term, is_quoted_predicate);
     }
     add_text(&out, " -> ");
-    add_rule_atom(&out, graph, rule->head);
+    add_atom(&out, graph, &rule->head, add_term, is_quoted_predicate);
     return end_text(&out);
 }

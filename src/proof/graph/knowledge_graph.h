@@ -24,15 +24,62 @@
 
 ES_EXTERN_C_BEGIN
 
-// atoms and tests before the arrow of a rule
+// cells of atoms and tests before the arrow of a rule
 #define ES_HORN_MAX_BODY 16
 // proof_rules.h has one bit for each of them and each variable of a state
 #define ES_HORN_MAX_VARIABLES 24
 
-// predicate(a,b). A term is a constant (> 0), a variable of a rule (< 0) or nothing (0).
+// arguments of a predicate
+#define ES_KG_MAX_ARITY 4
+
+// predicate(a,b). A term is a constant (> 0), a variable of a rule (< 0) or nothing (0): predicate
+// and predicate(a) have zeros. An atom of three or four arguments has a second cell behind it, with
+// the predicate ES_ATOM_MORE and these arguments. Lists of goals hold atoms of one and of two cells
+// one behind the other; a pointer to an atom is to its first cell.
 typedef struct EsAtom {
     int32_t predicate, a, b;
 } EsAtom;
+
+#define ES_ATOM_MORE      (-1)
+#define ES_ATOM_MAX_CELLS 2
+
+// An atom with room for any number of arguments; the second cell is zero when it has none.
+typedef struct EsWideAtom {
+    EsAtom cells[ES_ATOM_MAX_CELLS];
+} EsWideAtom;
+
+// The compiler sees that a caller's atom has one cell, or sets one, and not that its predicate has
+// at most two arguments then.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Warray-bounds"
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+// The term in a place, from 0, of an atom that has as many arguments.
+static inline ES_HOST_DEVICE int32_t es_atom_term(const EsAtom *atom, int place) {
+    const EsAtom *cell = atom + place / 2;
+    return place % 2 == 0 ? cell->a : cell->b;
+}
+
+static inline ES_HOST_DEVICE void es_atom_set_term(EsAtom *atom, int place, int32_t term) {
+    EsAtom *cell = atom + place / 2;
+    if (place % 2 == 0) {
+        cell->a = term;
+    } else {
+        cell->b = term;
+    }
+}
+
+// An atom of its terms.
+static inline ES_HOST_DEVICE EsWideAtom es_wide_atom_make(int32_t predicate, const int32_t *terms,
+                                                          int arity) {
+    EsWideAtom atom = {{{predicate, 0, 0}, {arity > 2 ? ES_ATOM_MORE : 0, 0, 0}}};
+    for (int i = 0; i < arity; i++) {
+        es_atom_set_term(atom.cells, i, terms[i]);
+    }
+    return atom;
+}
 
 // The order of facts, by predicate and then arguments; for qsort over EsAtom.
 static inline int es_atom_compare(const void *left, const void *right) {
@@ -46,11 +93,21 @@ static inline int es_atom_compare(const void *left, const void *right) {
     return (x->b > y->b) - (x->b < y->b);
 }
 
+// The same for atoms of two cells.
+static inline int es_wide_atom_compare(const void *left, const void *right) {
+    const EsAtom *x = (const EsAtom *)left, *y = (const EsAtom *)right;
+    int order = es_atom_compare(x, y);
+    return order != 0 ? order : es_atom_compare(x + 1, y + 1);
+}
+
 // head :- body[0], ..., body[n_body - 1]. A term is a constant (> 0) or a variable (< 0); the
 // variables of the head and of tests occur in a body atom that is no test.
 typedef struct EsHornRule {
-    EsAtom head;
-    int n_body;                    // 1 to ES_HORN_MAX_BODY
+    union {
+        EsAtom head;
+        EsAtom head_cells[ES_ATOM_MAX_CELLS];
+    };
+    int n_body;                    // cells, 1 to ES_HORN_MAX_BODY
     int n_variables;               // -1 to -n_variables occur
     EsAtom body[ES_HORN_MAX_BODY]; // zero past n_body
     int line;                      // in its file, from 1; for generated rules their number
@@ -106,6 +163,15 @@ typedef struct EsFactIndex {
     int32_t *entries; // owned
 } EsFactIndex;
 
+// Facts of predicates of three and four arguments. They are found by the constant in any place.
+typedef struct EsWideFacts {
+    int32_t count;                   // distinct
+    EsAtom *atoms;                   // by predicate and arguments; owned                (2 count)
+    int32_t *start;                  // facts of p: start[p] to start[p+1] - 1; owned      (P + 2)
+    int32_t *order[ES_KG_MAX_ARITY]; // numbers of facts by predicate, the term in that place, and
+                                     // number; owned                                      (count)
+} EsWideFacts;
+
 // the depth of a query for which none was published
 #define ES_KG_DEPTH_ABSENT INT32_MIN
 // published: no derivation was found
@@ -113,7 +179,7 @@ typedef struct EsFactIndex {
 
 // Queries in the order of their file, repetitions kept.
 typedef struct EsQuerySplit {
-    EsAtom *atoms;   // (count)
+    EsAtom *atoms;   // query i begins at i * query_cells of the graph     (count x query_cells)
     int32_t *depths; // published minimal depth, ES_KG_DEPTH_NONE or ES_KG_DEPTH_ABSENT    (count)
     int32_t count;
 } EsQuerySplit;
@@ -144,12 +210,18 @@ typedef struct EsKnowledgeGraph {
     const char **constant_names;  // byte order; [0] is ""                                (C + 1)
     const char **predicate_names; // byte order; [0] is ""                                (P + 1)
 
+    unsigned char *arities; // arguments of each predicate; 0 of the terminal ones         (P + 8)
+    int has_wide;           // some predicate has over two arguments
+    int query_cells;        // 1, or 2 with has_wide
+
+    // of predicates of at most two arguments
     int32_t n_facts;     // distinct
     EsAtom *facts;       // sorted by (predicate, a, b)                                    (n_facts)
     EsAtom *facts_by_b;  // the same, sorted by (predicate, b, a)                          (n_facts)
     int32_t *fact_start; // facts of p: fact_start[p] to fact_start[p+1] - 1, in both arrays (P + 2)
     EsFactIndex by_a;    // p(x,?) in `facts`
     EsFactIndex by_b;    // p(?,x) in facts_by_b
+    EsWideFacts wide;    // of the others, all zero without has_wide
 
     int32_t n_rules;
     EsHornRule *rules;   // by head predicate, within one in the order of the file         (n_rules)
@@ -162,6 +234,7 @@ typedef struct EsKnowledgeGraph {
     int32_t *negated;       // q of each predicate "not q", else 0; NULL without tests     (P + 1)
     int has_negation;       // some rule does
     EsAtom *decided;        // atoms that follow of predicates that are negated, sorted; owned
+                            //                                        (n_decided x query_cells)
     int32_t n_decided;      // -1: not decided yet
     int64_t *values;        // of constants, ES_KG_NO_INTEGER: none; NULL without tests    (C + 1)
 
@@ -187,9 +260,10 @@ int32_t es_kg_predicate(const EsKnowledgeGraph *graph, const char *name);
 // The value of a name that is spelt as an integer, ES_KG_NO_INTEGER for any other.
 int64_t es_kg_integer(const char *name);
 
-// Write "predicate(a,b)" as snprintf does; variables of rules are V1, V2, ... Names that could not
-// be read back otherwise are in quotes. A comparison is "a != b".
-int es_kg_format_atom(const EsKnowledgeGraph *graph, EsAtom atom, char *text, size_t bytes);
+// Write "predicate(a,b)", or "predicate" without arguments, as snprintf does; variables of rules
+// are V1, V2, ... Names that could not be read back otherwise are in quotes. A comparison is "a !=
+// b".
+int es_kg_format_atom(const EsKnowledgeGraph *graph, const EsAtom *atom, char *text, size_t bytes);
 
 // Write a name of a fact as it can be read back: in single quotes when it begins with a quote or %,
 // or has blanks, commas or brackets.
@@ -200,8 +274,8 @@ int es_kg_format_name(const char *name, char *text, size_t bytes);
 int es_kg_looks_variable(const char *text, size_t bytes);
 
 // holds any rule or atom whose names are within ES_KG_MAX_NAME_BYTES, every byte of them escaped
-#define ES_RULE_TEXT_BYTES    106496
-#define ES_KG_ATOM_TEXT_BYTES 6272
+#define ES_RULE_TEXT_BYTES    112640
+#define ES_KG_ATOM_TEXT_BYTES 10368
 
 // Write "b1(x,z), z != y, b2(z,paris) -> head(x,y)" as snprintf does, as a rule file has it. The
 // variables are x, y, z, u, v, w, s, t by their number and then x9, x10, ..., so that the head of a
@@ -213,13 +287,54 @@ int es_horn_rule_format(const EsKnowledgeGraph *graph, const EsHornRule *rule, c
 // alike; facts may differ.
 void es_kg_names_hash(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BYTES]);
 
-// Returns whether an atom is over the graph's predicates and constants, without variables.
-static inline ES_HOST_DEVICE int es_kg_is_ground(const EsKnowledgeGraph *graph, EsAtom atom) {
-    return atom.predicate >= 1 && atom.predicate <= graph->n_predicates && atom.a >= 1 &&
-           atom.a <= graph->n_constants && atom.b >= 1 && atom.b <= graph->n_constants;
+// Cells of an atom by its predicate.
+static inline ES_HOST_DEVICE int es_kg_cells(const EsKnowledgeGraph *graph, int32_t predicate) {
+    return graph->has_wide && graph->arities[predicate] > 2 ? 2 : 1;
 }
 
-// The lookups below take 1 <= predicate <= P and 1 <= a, b <= C.
+// Facts of all predicates.
+static inline ES_HOST_DEVICE int32_t es_kg_count_facts(const EsKnowledgeGraph *graph) {
+    return graph->n_facts + graph->wide.count;
+}
+
+// Facts of one predicate.
+static inline ES_HOST_DEVICE int32_t es_kg_count_facts_of(const EsKnowledgeGraph *graph,
+                                                          int32_t predicate) {
+    const int32_t *start =
+        es_kg_cells(graph, predicate) == 2 ? graph->wide.start : graph->fact_start;
+    return start[predicate + 1] - start[predicate];
+}
+
+// Query i of a split.
+static inline ES_HOST_DEVICE const EsAtom *es_kg_query(const EsKnowledgeGraph *graph,
+                                                       EsKgSplit split, int32_t i) {
+    return graph->splits[split].atoms + (size_t)i * (size_t)graph->query_cells;
+}
+
+// Returns whether an atom is over the graph's predicates and constants, without variables.
+static inline ES_HOST_DEVICE int es_kg_is_ground(const EsKnowledgeGraph *graph,
+                                                 const EsAtom *atom) {
+    if (atom->predicate < 1 || atom->predicate > graph->n_predicates) {
+        return 0;
+    }
+    int arity = graph->arities[atom->predicate], n_places = arity > 2 ? ES_KG_MAX_ARITY : 2;
+    for (int i = 0; i < n_places; i++) {
+        int32_t term = es_atom_term(atom, i);
+        if (i < arity ? term < 1 || term > graph->n_constants : term != 0) {
+            return 0;
+        }
+    }
+    return arity <= 2 || atom[1].predicate == ES_ATOM_MORE;
+}
+
+// Returns whether all predicates have two arguments.
+int es_kg_is_binary(const EsKnowledgeGraph *graph);
+
+// Fails when they have not, as `what` needs it.
+EsStatus es_kg_check_binary(const EsKnowledgeGraph *graph, const char *what);
+
+// The lookups below take 1 <= predicate <= P, of at most two arguments, and terms up to C; a place
+// that the predicate has not is 0.
 
 // Facts p(?,?), by (a, b).
 static inline ES_HOST_DEVICE EsAtomSpan es_kg_facts_of(const EsKnowledgeGraph *graph,
@@ -286,6 +401,71 @@ static inline ES_HOST_DEVICE int es_kg_has_fact(const EsKnowledgeGraph *graph, E
     return low < span.count && span.atoms[low].b == atom.b;
 }
 
+// Facts of one predicate of three or four arguments that have a term in a place: numbers
+// order[begin] to order[end - 1]; all of them for place -1.
+typedef struct EsWideSpan {
+    const int32_t *order;
+    int32_t begin, end;
+} EsWideSpan;
+
+// The first of a predicate's facts in the order of a place whose term there is at least `term`.
+static inline ES_HOST_DEVICE int32_t es_wide_facts_from(const EsWideFacts *facts, int32_t predicate,
+                                                        int place, int32_t term) {
+    int32_t low = facts->start[predicate], high = facts->start[predicate + 1];
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        const EsAtom *fact = facts->atoms + 2 * (size_t)facts->order[place][middle];
+        if (es_atom_term(fact, place) < term) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+// Facts that may unify with a goal of three or four arguments: those with one of its constants, of
+// which there are the fewest. Terms above C are variables.
+static inline ES_HOST_DEVICE EsWideSpan es_kg_wide_facts(const EsKnowledgeGraph *graph,
+                                                         const EsAtom *goal) {
+    const EsWideFacts *facts = &graph->wide;
+    int32_t predicate = goal->predicate;
+    EsWideSpan best = {facts->order[0], facts->start[predicate], facts->start[predicate + 1]};
+    for (int place = 0; place < graph->arities[predicate]; place++) {
+        int32_t term = es_atom_term(goal, place);
+        if (term <= graph->n_constants) {
+            int32_t begin = es_wide_facts_from(facts, predicate, place, term);
+            int32_t end = es_wide_facts_from(facts, predicate, place, term + 1);
+            if (end - begin < best.end - best.begin) {
+                best.order = facts->order[place];
+                best.begin = begin;
+                best.end = end;
+            }
+        }
+    }
+    return best;
+}
+
+// Returns whether atoms of two cells are the same.
+static inline ES_HOST_DEVICE int es_wide_atom_equals(const EsAtom *x, const EsAtom *y) {
+    return x[0].predicate == y[0].predicate && x[0].a == y[0].a && x[0].b == y[0].b &&
+           x[1].a == y[1].a && x[1].b == y[1].b;
+}
+
+// Returns whether a ground atom of any number of arguments is a fact.
+static inline ES_HOST_DEVICE int es_kg_is_fact(const EsKnowledgeGraph *graph, const EsAtom *atom) {
+    if (es_kg_cells(graph, atom->predicate) == 1) {
+        return es_kg_has_fact(graph, *atom);
+    }
+    EsWideSpan span = es_kg_wide_facts(graph, atom);
+    for (int32_t i = span.begin; i < span.end; i++) {
+        if (es_wide_atom_equals(graph->wide.atoms + 2 * (size_t)span.order[i], atom)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 // Returns whether a predicate compares or negates.
 static inline ES_HOST_DEVICE int es_kg_is_test(const EsKnowledgeGraph *graph, int32_t predicate) {
     return graph->has_tests && graph->test_of[predicate] != ES_KG_NO_TEST;
@@ -308,35 +488,42 @@ static inline ES_HOST_DEVICE int es_kg_compare(int test, int64_t a, int64_t b) {
     }
 }
 
-// Returns whether a ground atom of a negated predicate follows; it must have been decided.
+// Returns whether a ground atom of a negated predicate follows; it must have been decided. The atom
+// has the predicate "not q" or q, and `predicate` is q.
 static inline ES_HOST_DEVICE int es_kg_was_decided(const EsKnowledgeGraph *graph, int32_t predicate,
-                                                   int32_t a, int32_t b) {
+                                                   const EsAtom *atom) {
     int32_t low = 0, high = graph->n_decided;
+    int n_places = es_kg_cells(graph, predicate) * 2;
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
-        const EsAtom *atom = &graph->decided[middle];
-        int is_before = atom->predicate != predicate ? atom->predicate < predicate
-                        : atom->a != a               ? atom->a < a
-                                                     : atom->b < b;
-        if (is_before) {
+        const EsAtom *other = graph->decided + (size_t)middle * (size_t)graph->query_cells;
+        int32_t x = other->predicate, y = predicate;
+        for (int i = 0; i < n_places && x == y; i++) {
+            x = es_atom_term(other, i);
+            y = es_atom_term(atom, i);
+        }
+        if (x == y) {
+            return 1;
+        }
+        if (x < y) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    return low < graph->n_decided && graph->decided[low].predicate == predicate &&
-           graph->decided[low].a == a && graph->decided[low].b == b;
+    return 0;
 }
 
 // Returns whether a comparison of two constants, or a negation, holds.
-static inline ES_HOST_DEVICE int es_kg_test_holds(const EsKnowledgeGraph *graph, EsAtom atom) {
-    int test = graph->test_of[atom.predicate];
+static inline ES_HOST_DEVICE int es_kg_test_holds(const EsKnowledgeGraph *graph,
+                                                  const EsAtom *atom) {
+    int test = graph->test_of[atom->predicate];
     if (test == ES_KG_NEGATION) {
-        return !es_kg_was_decided(graph, graph->negated[atom.predicate], atom.a, atom.b);
+        return !es_kg_was_decided(graph, graph->negated[atom->predicate], atom);
     }
     return test == ES_KG_NOT_EQUAL
-               ? atom.a != atom.b
-               : es_kg_compare(test, graph->values[atom.a], graph->values[atom.b]);
+               ? atom->a != atom->b
+               : es_kg_compare(test, graph->values[atom->a], graph->values[atom->b]);
 }
 
 // Rules with this head predicate, in the order of their file; *count of them.
@@ -345,6 +532,18 @@ static inline ES_HOST_DEVICE const EsHornRule *es_kg_rules_of(const EsKnowledgeG
     *count = graph->rule_start[predicate + 1] - graph->rule_start[predicate];
     return graph->rules + graph->rule_start[predicate];
 }
+
+// Atoms and tests of a rule's body.
+static inline ES_HOST_DEVICE int es_kg_count_body(const EsKnowledgeGraph *graph,
+                                                  const EsHornRule *rule) {
+    int n = 0;
+    for (int k = 0; k < rule->n_body; k += es_kg_cells(graph, rule->body[k].predicate)) {
+        n++;
+    }
+    return n;
+}
+
+#pragma GCC diagnostic pop
 
 ES_EXTERN_C_END
 

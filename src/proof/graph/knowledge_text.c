@@ -1,28 +1,31 @@
-// Readers of one text each, line by line: triples go into a builder; depths and domains into a
-// finished graph, whose names they refer to. Rules are read by rule_text.c.
+// Readers of one text each, line by line: triples and rules go into a builder; depths and domains
+// into a finished graph, whose names they refer to. A rule is cut into atoms, comparisons and names
+// first, then numbered, variables by first appearance with the head first.
 #include "proof/graph/knowledge_text.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "proof/graph/text_line.h"
 
-static EsStatus intern(EsKgBuilder *builder, EsKgNameKind kind, EsNameText name, int32_t *number) {
-    char text[ES_KG_MAX_NAME_BYTES];
-    size_t bytes = es_name_text_copy(name, text, sizeof text);
-    return es_kg_builder_intern(builder, kind, text, bytes, number);
-}
-
 // --- triples ---
 
-// "predicate(a,b)."
+// "predicate(a,b)", with a period or not, or "predicate." with it.
 static EsStatus parse_fact(const EsTextLines *lines, EsPiece line, EsAtomText *atom) {
     EsPiece rest = line;
     ES_TRY(es_text_take_atom(lines, &rest, atom));
     rest = es_piece_skip_blanks(rest);
+    EsExcerpt excerpt;
+    // text of another kind is not a list of predicates without arguments
+    if (memchr(line.text, '(', line.bytes) == NULL && !(rest.bytes == 1 && rest.text[0] == '.')) {
+        return ES_LINE_FAIL(lines, line.text,
+                            "no opening bracket in %s, expected predicate(a,b), or a period behind "
+                            "a predicate without arguments",
+                            es_text_excerpt(line, excerpt));
+    }
     if (rest.bytes > 1 || (rest.bytes == 1 && rest.text[0] != '.')) {
-        EsExcerpt excerpt;
         return ES_LINE_FAIL(lines, rest.text, "%s after the atom; only a period may follow",
                             es_text_excerpt(rest, excerpt));
     }
@@ -56,8 +59,9 @@ static EsStatus parse_columns(const EsTextLines *lines, EsPiece line, EsAtomText
                             "%d column%s, expected 3 with tabs between them: head, relation, tail",
                             n_columns, n_columns == 1 ? "" : "s");
     }
-    *atom = (EsAtomText){es_name_text_bare(columns[1]), es_name_text_bare(columns[0]),
-                         es_name_text_bare(columns[2])};
+    *atom = (EsAtomText){es_name_text_bare(columns[1]),
+                         {es_name_text_bare(columns[0]), es_name_text_bare(columns[2])},
+                         2};
     ES_TRY(check_column(lines, columns[0], "head"));
     ES_TRY(check_column(lines, columns[1], "relation"));
     ES_TRY(es_text_check_predicate(lines, atom->predicate));
@@ -140,14 +144,251 @@ EsStatus es_kg_text_read_triples(EsKgBuilder *builder, EsKgSplit split, const ch
         EsAtomText spelt;
         ES_TRY(has_columns ? parse_columns(&lines, line, &spelt)
                            : parse_fact(&lines, line, &spelt));
-        EsAtom atom;
-        ES_TRY(intern(builder, ES_KG_PREDICATE, spelt.predicate, &atom.predicate));
-        ES_TRY(intern(builder, ES_KG_CONSTANT, spelt.a, &atom.a));
-        ES_TRY(intern(builder, ES_KG_CONSTANT, spelt.b, &atom.b));
-        ES_TRY(es_kg_builder_add_query(builder, split, atom));
+        EsWideAtom atom;
+        ES_TRY(es_text_intern_atom(&lines, builder, &spelt, &atom));
+        ES_TRY(es_kg_builder_add_query(builder, split, atom.cells));
         if (split == ES_KG_SPLIT_TRAIN) {
-            ES_TRY(es_kg_builder_add_fact(builder, atom));
+            ES_TRY(es_kg_builder_add_fact(builder, atom.cells));
         }
+        (*n_read)++;
+    }
+}
+
+// --- rules, cut ---
+
+typedef struct RuleText {
+    EsAtomText head;
+    EsLiteralText body[ES_HORN_MAX_BODY];
+    int n_body;
+} RuleText;
+
+// Take "name:confidence:" from the front of *rest.
+static EsStatus skip_label(const EsTextLines *lines, EsPiece *rest) {
+    const char *end = rest->text + rest->bytes;
+    const char *first = memchr(rest->text, ':', rest->bytes);
+    const char *second = first != NULL ? memchr(first + 1, ':', (size_t)(end - first - 1)) : NULL;
+    EsExcerpt excerpt;
+    if (second == NULL) {
+        return ES_LINE_FAIL(lines, rest->text,
+                            "%s is no rule, expected NAME:CONFIDENCE:BODY -> HEAD",
+                            es_text_excerpt(*rest, excerpt));
+    }
+    EsPiece confidence = es_piece_trim((EsPiece){first + 1, (size_t)(second - first - 1)});
+    char number[64] = "", *stop = number;
+    double value = 0;
+    if (confidence.bytes < sizeof number) {
+        memcpy(number, confidence.text, confidence.bytes);
+        number[confidence.bytes] = '\0';
+        value = strtod(number, &stop);
+    }
+    if (stop == number || *stop != '\0' || !isfinite(value)) {
+        return ES_LINE_FAIL(lines, confidence.text, "the confidence %s is not a number",
+                            es_text_excerpt(confidence, excerpt));
+    }
+    *rest = (EsPiece){second + 1, (size_t)(end - second - 1)};
+    return ES_STATUS_OK;
+}
+
+// Take "b1(x,y), b2(y,z) ->" from the front of *rest.
+static EsStatus parse_body(const EsTextLines *lines, EsPiece *rest, RuleText *rule) {
+    *rest = es_piece_skip_blanks(*rest);
+    if (es_piece_starts_with(*rest, "->")) {
+        return ES_LINE_FAIL(lines, rest->text, "%s", "the rule has no body before ->");
+    }
+    for (;;) {
+        EsLiteralText literal;
+        const char *begin = es_piece_skip_blanks(*rest).text;
+        ES_TRY(es_text_take_literal(lines, rest, &literal));
+        if (rule->n_body == ES_HORN_MAX_BODY) {
+            return ES_LINE_FAIL(lines, begin, "more than %d atoms before ->", ES_HORN_MAX_BODY);
+        }
+        rule->body[rule->n_body++] = literal;
+        *rest = es_piece_skip_blanks(*rest);
+        if (es_piece_starts_with(*rest, "->")) {
+            *rest = es_piece_cut_front(*rest, 2);
+            return ES_STATUS_OK;
+        }
+        if (rest->bytes == 0) {
+            return ES_LINE_FAIL(lines, rest->text, "%s",
+                                "the rule ends after its body, expected -> and a head");
+        }
+        if (rest->text[0] != ',') {
+            EsExcerpt excerpt;
+            return ES_LINE_FAIL(lines, rest->text, "%s after an atom of the body, expected , or ->",
+                                es_text_excerpt(*rest, excerpt));
+        }
+        const char *comma = rest->text;
+        *rest = es_piece_skip_blanks(es_piece_cut_front(*rest, 1));
+        if (rest->bytes == 0 || es_piece_starts_with(*rest, "->")) {
+            return ES_LINE_FAIL(lines, comma, "%s", "an atom is missing after the comma");
+        }
+    }
+}
+
+static EsStatus parse_rule(const EsTextLines *lines, EsPiece line, RuleText *rule) {
+    memset(rule, 0, sizeof *rule);
+    EsPiece rest = line;
+    ES_TRY(skip_label(lines, &rest));
+    ES_TRY(parse_body(lines, &rest, rule));
+    ES_TRY(es_text_take_atom(lines, &rest, &rule->head));
+    rest = es_piece_skip_blanks(rest);
+    if (rest.bytes > 1 || (rest.bytes == 1 && rest.text[0] != '.')) {
+        EsExcerpt excerpt;
+        return ES_LINE_FAIL(lines, rest.text, "%s after the head of the rule",
+                            es_text_excerpt(rest, excerpt));
+    }
+    return ES_STATUS_OK;
+}
+
+// --- rules, numbered ---
+
+typedef struct Numbering {
+    const EsTextLines *lines;
+    EsKgBuilder *builder;
+    EsPiece names[ES_HORN_MAX_VARIABLES]; // of variables
+    int n_names;
+} Numbering;
+
+// A plain _ is a new variable each time.
+static int is_nameless(EsNameText name) {
+    return !name.is_quoted && name.inside.bytes == 1 && name.inside.text[0] == '_';
+}
+
+static EsStatus number_term(Numbering *numbering, EsNameText name, int32_t *term) {
+    if (!es_name_text_is_variable(name)) {
+        return es_text_intern(numbering->builder, ES_KG_CONSTANT, name, term);
+    }
+    EsPiece piece = name.inside;
+    int i = 0;
+    while (i < numbering->n_names &&
+           (is_nameless(name) || !es_piece_equals(numbering->names[i], piece))) {
+        i++;
+    }
+    if (i == ES_HORN_MAX_VARIABLES) {
+        return ES_LINE_FAIL(numbering->lines, piece.text, "more than %d variables in one rule",
+                            ES_HORN_MAX_VARIABLES);
+    }
+    if (i == numbering->n_names) {
+        numbering->names[numbering->n_names++] = piece;
+        ES_TRY(es_kg_builder_note_variable(numbering->builder, piece.text, piece.bytes,
+                                           numbering->lines->number));
+    }
+    *term = -(i + 1);
+    return ES_STATUS_OK;
+}
+
+static EsStatus check_operand(const EsTextLines *lines, EsKgTest test, EsNameText name) {
+    return es_name_text_is_variable(name) ? ES_STATUS_OK : es_text_check_operand(lines, test, name);
+}
+
+static EsStatus number_literal(Numbering *numbering, const EsAtomText *spelt, EsKgTest test,
+                               EsWideAtom *atom) {
+    int32_t predicate, terms[ES_KG_MAX_ARITY];
+    if (test == ES_KG_NO_TEST || test == ES_KG_NEGATION) {
+        ES_TRY(es_text_intern_predicate(numbering->lines, numbering->builder, spelt,
+                                        test == ES_KG_NEGATION, &predicate));
+    } else {
+        ES_TRY(check_operand(numbering->lines, test, spelt->terms[0]));
+        ES_TRY(check_operand(numbering->lines, test, spelt->terms[1]));
+        ES_TRY(es_kg_builder_intern_test(numbering->builder, test, &predicate));
+    }
+    for (int i = 0; i < spelt->n_terms; i++) {
+        ES_TRY(number_term(numbering, spelt->terms[i], &terms[i]));
+    }
+    *atom = es_wide_atom_make(predicate, terms, spelt->n_terms);
+    return ES_STATUS_OK;
+}
+
+// Returns whether a term is no variable, or one that an atom of the body has.
+static int is_bound(const RuleText *rule, EsNameText term) {
+    for (int k = 0; k < rule->n_body && es_name_text_is_variable(term); k++) {
+        const EsAtomText *atom = &rule->body[k].atom;
+        for (int i = 0; i < atom->n_terms && rule->body[k].test == ES_KG_NO_TEST; i++) {
+            if (!atom->terms[i].is_quoted && es_piece_equals(atom->terms[i].inside, term.inside) &&
+                !is_nameless(term)) {
+                return 1;
+            }
+        }
+    }
+    return !es_name_text_is_variable(term);
+}
+
+static EsStatus check_bound(const EsTextLines *lines, const RuleText *rule, const EsAtomText *atom,
+                            const char *where) {
+    for (int i = 0; i < atom->n_terms; i++) {
+        if (!is_bound(rule, atom->terms[i])) {
+            EsPiece name = atom->terms[i].whole;
+            EsExcerpt excerpt;
+            return ES_LINE_FAIL(lines, name.text, "the variable %s of the %s is not in the body%s",
+                                es_text_excerpt(name, excerpt), where,
+                                strcmp(where, "head") == 0 ? "" : ", in an atom predicate(a,b)");
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// A variable of the head that the body does not bind would stand for every constant there is.
+static EsStatus check_variables(const EsTextLines *lines, const RuleText *rule, EsPiece line) {
+    int n_atoms = 0;
+    for (int k = 0; k < rule->n_body; k++) {
+        n_atoms += rule->body[k].test == ES_KG_NO_TEST;
+    }
+    if (n_atoms == 0) {
+        return ES_LINE_FAIL(lines, line.text, "%s",
+                            "the body has no atom but comparisons and negations");
+    }
+    ES_TRY(check_bound(lines, rule, &rule->head, "head"));
+    for (int k = 0; k < rule->n_body; k++) {
+        if (rule->body[k].test != ES_KG_NO_TEST) {
+            ES_TRY(check_bound(lines, rule, &rule->body[k].atom, "comparison or negation"));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_rule(EsKgBuilder *builder, const EsTextLines *lines, EsPiece line) {
+    RuleText spelt;
+    ES_TRY(parse_rule(lines, line, &spelt));
+    EsHornRule rule;
+    EsWideAtom atom;
+    memset(&rule, 0, sizeof rule);
+    Numbering numbering = {.lines = lines, .builder = builder, .n_names = 0};
+    ES_TRY(number_literal(&numbering, &spelt.head, ES_KG_NO_TEST, &atom));
+    memcpy(rule.head_cells, atom.cells, sizeof rule.head_cells);
+    for (int k = 0; k < spelt.n_body; k++) {
+        const EsAtomText *literal = &spelt.body[k].atom;
+        int n_cells = literal->n_terms > 2 ? 2 : 1;
+        if (rule.n_body + n_cells > ES_HORN_MAX_BODY) {
+            return ES_LINE_FAIL(lines, literal->predicate.whole.text,
+                                "more than %d atoms before ->, where one of over two arguments "
+                                "counts twice",
+                                ES_HORN_MAX_BODY);
+        }
+        ES_TRY(number_literal(&numbering, literal, spelt.body[k].test, &atom));
+        memcpy(&rule.body[rule.n_body], atom.cells, (size_t)n_cells * sizeof(EsAtom));
+        rule.n_body += n_cells;
+    }
+    rule.n_variables = numbering.n_names;
+    rule.line = lines->number;
+    ES_TRY(check_variables(lines, &spelt, line));
+    return es_kg_builder_add_rule(builder, &rule);
+}
+
+EsStatus es_kg_text_read_rules(EsKgBuilder *builder, const char *name, const char *text,
+                               size_t bytes, int32_t *n_read) {
+    *n_read = 0;
+    EsTextLines lines = es_text_lines_begin(name, text, bytes);
+    EsPiece line;
+    int is_there;
+    for (;;) {
+        ES_TRY(es_text_lines_next(&lines, &line, &is_there));
+        if (!is_there) {
+            return ES_STATUS_OK;
+        }
+        if (line.text[0] == '%') {
+            continue;
+        }
+        ES_TRY(read_rule(builder, &lines, line));
         (*n_read)++;
     }
 }
@@ -167,9 +408,22 @@ static const char *copy_name(EsPiece piece, Name name) {
 
 // --- depths ---
 
+// The queries of a split, and their numbers in the order of their atoms.
+typedef struct SortedQueries {
+    const EsKnowledgeGraph *graph;
+    EsKgSplit split;
+    int32_t *order; // owned
+} SortedQueries;
+
+static int compare_atoms(const EsKnowledgeGraph *graph, const EsAtom *x, const EsAtom *y) {
+    return graph->has_wide ? es_wide_atom_compare(x, y) : es_atom_compare(x, y);
+}
+
 static int compare_queries(const void *left, const void *right, void *context) {
-    const EsAtom *atoms = context;
-    return es_atom_compare(&atoms[*(const int32_t *)left], &atoms[*(const int32_t *)right]);
+    const SortedQueries *sorted = context;
+    const EsKnowledgeGraph *graph = sorted->graph;
+    return compare_atoms(graph, es_kg_query(graph, sorted->split, *(const int32_t *)left),
+                         es_kg_query(graph, sorted->split, *(const int32_t *)right));
 }
 
 static const char *copy_spelt(EsNameText spelt, Name name) {
@@ -186,15 +440,19 @@ static int32_t find_constant(const EsKnowledgeGraph *graph, EsNameText spelt) {
     return constant != 0 ? constant : es_kg_constant(graph, copy_spelt(spelt, name));
 }
 
-// 0 in a field whose name the graph does not have.
+// 0 in a field whose name the graph does not have, or not with as many arguments.
 static EsStatus parse_query(const EsTextLines *lines, const EsKnowledgeGraph *graph, EsPiece *rest,
-                            EsAtom *atom) {
+                            EsWideAtom *atom) {
     EsAtomText spelt;
     Name name;
+    int32_t terms[ES_KG_MAX_ARITY];
     ES_TRY(es_text_take_atom(lines, rest, &spelt));
-    atom->predicate = es_kg_predicate(graph, copy_spelt(spelt.predicate, name));
-    atom->a = find_constant(graph, spelt.a);
-    atom->b = find_constant(graph, spelt.b);
+    int32_t predicate = es_kg_predicate(graph, copy_spelt(spelt.predicate, name));
+    for (int i = 0; i < spelt.n_terms; i++) {
+        terms[i] = find_constant(graph, spelt.terms[i]);
+    }
+    *atom = es_wide_atom_make(graph->arities[predicate] == spelt.n_terms ? predicate : 0, terms,
+                              spelt.n_terms);
     return ES_STATUS_OK;
 }
 
@@ -219,26 +477,33 @@ static EsStatus parse_depth(const EsTextLines *lines, EsPiece rest, int32_t *dep
     return ES_STATUS_OK;
 }
 
-// Give every query that equals the atom its depth; `order` lists the queries by atom.
-static int32_t set_depth(EsQuerySplit *split, const int32_t *order, EsAtom atom, int32_t depth) {
+// Compares the query at a place of the order with an atom.
+static int compare_at(const SortedQueries *sorted, int32_t place, const EsAtom *atom) {
+    const EsKnowledgeGraph *graph = sorted->graph;
+    return compare_atoms(graph, es_kg_query(graph, sorted->split, sorted->order[place]), atom);
+}
+
+// Give every query that equals the atom its depth.
+static int32_t set_depth(const SortedQueries *sorted, EsQuerySplit *split, const EsAtom *atom,
+                         int32_t depth) {
     int32_t low = 0, high = split->count, n_set = 0;
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
-        if (es_atom_compare(&split->atoms[order[middle]], &atom) < 0) {
+        if (compare_at(sorted, middle, atom) < 0) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    for (; low < split->count && es_atom_compare(&split->atoms[order[low]], &atom) == 0; low++) {
-        split->depths[order[low]] = depth;
+    for (; low < split->count && compare_at(sorted, low, atom) == 0; low++) {
+        split->depths[sorted->order[low]] = depth;
         n_set++;
     }
     return n_set;
 }
 
-static EsStatus read_depth_lines(EsTextLines *lines, const EsKnowledgeGraph *graph,
-                                 EsQuerySplit *split, const int32_t *order) {
+static EsStatus read_depth_lines(EsTextLines *lines, const SortedQueries *sorted,
+                                 EsQuerySplit *split) {
     for (;;) {
         EsPiece line;
         int is_there;
@@ -250,11 +515,11 @@ static EsStatus read_depth_lines(EsTextLines *lines, const EsKnowledgeGraph *gra
             continue;
         }
         EsPiece rest = line;
-        EsAtom atom;
+        EsWideAtom atom;
         int32_t depth = ES_KG_DEPTH_ABSENT;
-        ES_TRY(parse_query(lines, graph, &rest, &atom));
+        ES_TRY(parse_query(lines, sorted->graph, &rest, &atom));
         ES_TRY(parse_depth(lines, rest, &depth));
-        if (set_depth(split, order, atom, depth) == 0) {
+        if (set_depth(sorted, split, atom.cells, depth) == 0) {
             EsExcerpt excerpt;
             EsPiece spelt = {line.text, (size_t)(rest.text - line.text)};
             return ES_LINE_FAIL(lines, line.text, "%s is not among the queries it gives depths for",
@@ -266,15 +531,15 @@ static EsStatus read_depth_lines(EsTextLines *lines, const EsKnowledgeGraph *gra
 EsStatus es_kg_text_read_depths(EsKnowledgeGraph *graph, EsKgSplit split, const char *name,
                                 const char *text, size_t bytes) {
     EsQuerySplit *queries = &graph->splits[split];
-    int32_t *order = NULL;
-    ES_TRY(es_allocate((size_t)queries->count * sizeof *order, (void **)&order));
+    SortedQueries sorted = {graph, split, NULL};
+    ES_TRY(es_allocate((size_t)queries->count * sizeof *sorted.order, (void **)&sorted.order));
     for (int32_t i = 0; i < queries->count; i++) {
-        order[i] = i;
+        sorted.order[i] = i;
     }
-    qsort_r(order, (size_t)queries->count, sizeof *order, compare_queries, queries->atoms);
+    qsort_r(sorted.order, (size_t)queries->count, sizeof *sorted.order, compare_queries, &sorted);
     EsTextLines lines = es_text_lines_begin(name, text, bytes);
-    EsStatus status = read_depth_lines(&lines, graph, queries, order);
-    es_release(order);
+    EsStatus status = read_depth_lines(&lines, &sorted, queries);
+    es_release(sorted.order);
     return status;
 }
 
@@ -329,6 +594,10 @@ static EsStatus read_typing(const EsTextLines *lines, EsKnowledgeGraph *graph, E
     if (predicate == 0) {
         return ES_LINE_FAIL(lines, parts[0].text, "no fact, query or rule has the predicate %s",
                             es_text_excerpt(parts[0], excerpt));
+    }
+    if (graph->arities[predicate] != 2) {
+        return ES_LINE_FAIL(lines, parts[0].text, "%s has %d arguments, and domains are for two",
+                            es_text_excerpt(parts[0], excerpt), graph->arities[predicate]);
     }
     for (int i = 1; i < 3; i++) {
         int32_t domain = find_domain(&graph->domains, copy_name(parts[i], name));

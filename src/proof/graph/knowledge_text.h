@@ -15,15 +15,16 @@ ES_EXTERN_C_BEGIN
 // of a constant, predicate, variable or domain
 #define ES_KG_MAX_NAME_BYTES 1024
 
-// "predicate(a,b)." with or without the period and with or without quotes around the arguments, or
-// three tab-separated columns head, relation, tail, when the first line has a tab outside of quotes
-// and brackets. Adds queries to the split, and facts besides for ES_KG_SPLIT_TRAIN. *n_read: lines
-// that held an atom.
+// "predicate(a,b)." with none to ES_KG_MAX_ARITY arguments, with or without the period and quotes,
+// or three tab-separated columns head, relation, tail, when the first line has a tab outside of
+// quotes and brackets. Adds queries to the split, and facts besides for ES_KG_SPLIT_TRAIN. *n_read:
+// lines that held an atom.
 EsStatus es_kg_text_read_triples(EsKgBuilder *builder, EsKgSplit split, const char *name,
                                  const char *text, size_t bytes, int32_t *n_read);
 
-// "NAME:CONFIDENCE:b1(x,y), y != z, b2(y,paris) -> head(x,z)"; one to ES_HORN_MAX_BODY atoms and
-// comparisons (!= < <= > >=) before the arrow, and negations not p(x,y). An argument in quotes is a
+// "NAME:CONFIDENCE:b1(x,y), y != z, b2(y,paris) -> head(x,z)"; one to ES_HORN_MAX_BODY atoms,
+// negations not p(x,y) and comparisons (!= < <= > >=) before the arrow, where an atom of over two
+// arguments counts twice. An argument in quotes is a
 // constant; a letter with nothing but digits behind it, or what begins with a capital letter, _ or
 // ?, is a variable of its line (a plain _ is a new one each time); anything else is a constant. The
 // variables of the head and of comparisons occur in an atom of the body. Name and confidence (a

@@ -29,9 +29,11 @@ typedef struct Term {
     int is_variable;
 } Term;
 
-// An atom, a comparison of a and b, or integer(a), which says no more than comparisons do.
+// An atom, a comparison of two terms, or integer(X), which says no more than comparisons do.
 typedef struct Literal {
-    Term predicate, a, b;
+    Term predicate;
+    Term terms[ES_KG_MAX_ARITY];
+    int n_terms;
     EsKgTest test;
     int is_integer_check;
 } Literal;
@@ -248,33 +250,45 @@ static int is_named(const Term *term, const char *name) {
 // Take the arguments; *at is behind the opening bracket.
 static EsStatus take_arguments(Reader *reader, const char **at, const char *end, Literal *literal,
                                int *is_read) {
-    Term *const terms[2] = {&literal->a, &literal->b};
-    int n_terms = 0, goes_on = 1;
+    int goes_on = 1;
     while (goes_on) {
-        if (n_terms == 2) {
-            *is_read = refuse(reader, *at, "a predicate of more than 2 arguments");
+        if (literal->n_terms == ES_KG_MAX_ARITY) {
+            *is_read = refuse(reader, *at, "a predicate of more than 4 arguments");
             return ES_STATUS_OK;
         }
-        ES_TRY(take_term(reader, at, end, terms[n_terms], is_read));
+        Term *term = &literal->terms[literal->n_terms];
+        ES_TRY(take_term(reader, at, end, term, is_read));
         ES_TRY(skip_blanks(reader, at, end));
         char byte = *at < end ? **at : ' ';
         if (!*is_read || (byte != ',' && byte != ')')) {
-            *is_read = refuse(reader, terms[n_terms]->begin,
-                              "an argument that is no name, number or variable");
+            *is_read =
+                refuse(reader, term->begin, "an argument that is no name, number or variable");
             return ES_STATUS_OK;
         }
-        n_terms++;
+        literal->n_terms++;
         (*at)++;
         goes_on = byte == ',';
     }
-    literal->is_integer_check = n_terms == 1 && is_named(&literal->predicate, "integer");
-    if (n_terms != 2 && !literal->is_integer_check) {
-        *is_read = refuse(reader, literal->predicate.begin, "a predicate of 1 argument, not 2");
-    }
-    if (n_terms == 2 && is_named(&literal->predicate, "dif")) {
+    literal->is_integer_check = literal->n_terms == 1 && is_named(&literal->predicate, "integer");
+    if (literal->n_terms == 2 && is_named(&literal->predicate, "dif")) {
         literal->test = ES_KG_NOT_EQUAL;
     }
     return ES_STATUS_OK;
+}
+
+// Returns whether what was read as a predicate is all of an atom: a name, no number and no goal of
+// control, with a comma, :- or the end behind it.
+static int is_atom_without_arguments(const Literal *literal, const char *at, const char *end) {
+    static const char *const control[] = {"true", "fail", "false", "!"};
+    const Term *name = &literal->predicate;
+    char first = name->begin[0];
+    for (size_t i = 0; i < ES_COUNT_OF(control); i++) {
+        if (is_named(name, control[i])) {
+            return 0;
+        }
+    }
+    int is_over = at == end || *at == ',' || (end - at >= 2 && at[0] == ':' && at[1] == '-');
+    return is_over && !name->is_variable && !isdigit((unsigned char)first) && first != '-';
 }
 
 static EsStatus take_literal(Reader *reader, const char **at, const char *end, Literal *literal,
@@ -282,6 +296,7 @@ static EsStatus take_literal(Reader *reader, const char **at, const char *end, L
     size_t bytes;
     literal->test = ES_KG_NO_TEST;
     literal->is_integer_check = 0;
+    literal->n_terms = 0;
     ES_TRY(skip_blanks(reader, at, end));
     int is_negated = end - *at > 2 && (*at)[0] == '\\' && (*at)[1] == '+';
     *at += is_negated ? 2 : 0;
@@ -300,19 +315,24 @@ static EsStatus take_literal(Reader *reader, const char **at, const char *end, L
         literal->test = is_negated ? ES_KG_NEGATION : literal->test;
         return ES_STATUS_OK;
     }
+    literal->test = test_at(*at, end, &bytes);
+    if (is_atom_without_arguments(literal, *at, end)) {
+        literal->test = is_negated ? ES_KG_NEGATION : ES_KG_NO_TEST;
+        return ES_STATUS_OK;
+    }
     if (is_negated) {
         *is_read = refuse(reader, literal->predicate.begin, "a negation of what is no atom");
         return ES_STATUS_OK;
     }
-    literal->test = test_at(*at, end, &bytes);
     if (literal->test == ES_KG_NO_TEST) {
         *is_read =
             refuse(reader, literal->predicate.begin, "neither an atom p(a,b) nor a comparison");
         return ES_STATUS_OK;
     }
     *at += bytes;
-    literal->a = literal->predicate;
-    ES_TRY(take_term(reader, at, end, &literal->b, is_read));
+    literal->terms[0] = literal->predicate;
+    literal->n_terms = 2;
+    ES_TRY(take_term(reader, at, end, &literal->terms[1], is_read));
     if (!*is_read) {
         *is_read = refuse(reader, *at, "a comparison with what is no name, number or variable");
     }
@@ -352,20 +372,18 @@ static EsStatus take_clause(Reader *reader, const char *end, Clause *clause, int
 static EsStatus check_names(Reader *reader, const Clause *clause) {
     for (int k = 0; k < clause->n_literals; k++) {
         const Literal *literal = &clause->literals[k];
-        const Term *const terms[] = {&literal->predicate, &literal->a, &literal->b};
-        int has_predicate = literal->test == ES_KG_NO_TEST || literal->test == ES_KG_NEGATION;
-        if (has_predicate &&
+        int is_atom = literal->test == ES_KG_NO_TEST || literal->test == ES_KG_NEGATION;
+        if (is_atom &&
             es_kg_is_test_name(literal->predicate.text,
                                ES_MIN(literal->predicate.bytes, sizeof literal->predicate.text))) {
             return FAIL_AT(reader, literal->predicate.begin, "%s",
                            "a predicate with the name of a comparison or negation");
         }
-        size_t n_terms = literal->is_integer_check ? 2 : 3;
-        for (size_t i = has_predicate ? 0 : 1; i < n_terms; i++) {
-            if (terms[i]->bytes > ES_KG_MAX_NAME_BYTES) {
-                return FAIL_AT(reader, terms[i]->begin,
-                               "a name of %zu bytes, at most %d are allowed", terms[i]->bytes,
-                               ES_KG_MAX_NAME_BYTES);
+        for (int i = is_atom ? -1 : 0; i < literal->n_terms; i++) {
+            const Term *term = i < 0 ? &literal->predicate : &literal->terms[i];
+            if (term->bytes > ES_KG_MAX_NAME_BYTES) {
+                return FAIL_AT(reader, term->begin, "a name of %zu bytes, at most %d are allowed",
+                               term->bytes, ES_KG_MAX_NAME_BYTES);
             }
         }
     }
@@ -381,31 +399,75 @@ static size_t count_underscores(const Term *predicate) {
     return n;
 }
 
-static EsStatus intern(EsKgBuilder *builder, EsKgNameKind kind, const Term *term, int32_t *number) {
-    size_t n = kind == ES_KG_PREDICATE ? count_underscores(term) : 0;
-    return es_kg_builder_intern(builder, kind, term->text + n, term->bytes - n, number);
+// The numbers of the predicate of an atom or negation, and of that without the negation.
+static EsStatus intern_predicate(EsKgBuilder *builder, const Literal *literal, int32_t *number,
+                                 int32_t *plain) {
+    const Term *name = &literal->predicate;
+    size_t n = count_underscores(name);
+    if (literal->test == ES_KG_NEGATION) {
+        return es_kg_builder_intern_negation(builder, name->text + n, name->bytes - n,
+                                             literal->n_terms, number, plain);
+    }
+    ES_TRY(es_kg_builder_intern(builder, ES_KG_PREDICATE, name->text + n, name->bytes - n, plain));
+    *number = *plain;
+    return ES_STATUS_OK;
+}
+
+static int has_predicate(const Literal *literal) {
+    return !literal->is_integer_check &&
+           (literal->test == ES_KG_NO_TEST || literal->test == ES_KG_NEGATION);
+}
+
+// Sees to it that each predicate has one number of arguments; *is_right is 0 when one had another.
+static EsStatus check_arities(EsKgBuilder *builder, Reader *reader, const Clause *clause,
+                              int *is_right) {
+    *is_right = 1;
+    for (int k = 0; k < clause->n_literals && *is_right; k++) {
+        const Literal *literal = &clause->literals[k];
+        int32_t number, plain;
+        if (has_predicate(literal)) {
+            ES_TRY(intern_predicate(builder, literal, &number, &plain));
+            *is_right =
+                es_kg_builder_claim_arity(builder, plain, literal->n_terms) == literal->n_terms ||
+                refuse(reader, literal->predicate.begin,
+                       "a predicate that had another number of arguments before");
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus intern_constant(EsKgBuilder *builder, const Term *term, int32_t *number) {
+    return es_kg_builder_intern(builder, ES_KG_CONSTANT, term->text, term->bytes, number);
 }
 
 static EsStatus add_fact(EsKgBuilder *builder, Reader *reader, const Clause *clause,
                          int *is_added) {
     const Literal *literal = &clause->literals[0];
-    EsAtom atom;
+    int32_t predicate, terms[ES_KG_MAX_ARITY];
     *is_added = literal->test == ES_KG_NO_TEST && !literal->is_integer_check;
     if (!*is_added) {
         refuse(reader, literal->predicate.begin, "a comparison or negation outside of a body");
         return ES_STATUS_OK;
     }
-    *is_added = !literal->a.is_variable && !literal->b.is_variable;
+    for (int i = 0; i < literal->n_terms; i++) {
+        *is_added &= !literal->terms[i].is_variable;
+    }
     if (!*is_added) {
         refuse(reader, literal->predicate.begin, "a fact with a variable");
         return ES_STATUS_OK;
     }
     ES_TRY(check_names(reader, clause));
-    ES_TRY(intern(builder, ES_KG_PREDICATE, &literal->predicate, &atom.predicate));
-    ES_TRY(intern(builder, ES_KG_CONSTANT, &literal->a, &atom.a));
-    ES_TRY(intern(builder, ES_KG_CONSTANT, &literal->b, &atom.b));
-    ES_TRY(es_kg_builder_add_query(builder, ES_KG_SPLIT_TRAIN, atom));
-    return es_kg_builder_add_fact(builder, atom);
+    ES_TRY(check_arities(builder, reader, clause, is_added));
+    if (!*is_added) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(intern_predicate(builder, literal, &predicate, &predicate));
+    for (int i = 0; i < literal->n_terms; i++) {
+        ES_TRY(intern_constant(builder, &literal->terms[i], &terms[i]));
+    }
+    EsWideAtom atom = es_wide_atom_make(predicate, terms, literal->n_terms);
+    ES_TRY(es_kg_builder_add_query(builder, ES_KG_SPLIT_TRAIN, atom.cells));
+    return es_kg_builder_add_fact(builder, atom.cells);
 }
 
 // Variables of a rule by first appearance.
@@ -450,12 +512,20 @@ static int is_integer(const Term *term) {
     return es_kg_integer(name) != ES_KG_NO_INTEGER;
 }
 
+// Returns whether a literal has a term.
+static int has_term(const Literal *literal, const Term *term) {
+    for (int i = 0; i < literal->n_terms; i++) {
+        if (is_same_name(&literal->terms[i], term)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 // Returns whether the term of an integer(X) is one of a comparison in order too.
 static int is_compared(const Clause *clause, const Term *term) {
     for (int k = 1; k < clause->n_literals; k++) {
-        const Literal *literal = &clause->literals[k];
-        if (is_ordered(literal->test) &&
-            (is_same_name(&literal->a, term) || is_same_name(&literal->b, term))) {
+        if (is_ordered(clause->literals[k].test) && has_term(&clause->literals[k], term)) {
             return 1;
         }
     }
@@ -468,20 +538,28 @@ static int is_bound(const Clause *clause, const Term *term) {
     for (int k = 1; k < clause->n_literals && term->is_variable && !is_nameless(term); k++) {
         const Literal *literal = &clause->literals[k];
         if (literal->test == ES_KG_NO_TEST && !literal->is_integer_check &&
-            (is_same_name(&literal->a, term) || is_same_name(&literal->b, term))) {
+            has_term(literal, term)) {
             return 1;
         }
     }
     return !term->is_variable;
 }
 
+static int are_bound(const Clause *clause, const Literal *literal) {
+    int are = 1;
+    for (int i = 0; i < literal->n_terms; i++) {
+        are &= is_bound(clause, &literal->terms[i]);
+    }
+    return are;
+}
+
 // Returns whether what a literal compares in order are variables and integers; any other constant
 // would make a comparison that never holds.
 static int check_operands(Reader *reader, const Literal *literal) {
-    const Term *const terms[] = {&literal->a, &literal->b};
-    for (size_t i = 0; i < ES_COUNT_OF(terms) && is_ordered(literal->test); i++) {
-        if (!terms[i]->is_variable && !is_integer(terms[i])) {
-            return refuse(reader, terms[i]->begin,
+    for (int i = 0; i < literal->n_terms && is_ordered(literal->test); i++) {
+        const Term *term = &literal->terms[i];
+        if (!term->is_variable && !is_integer(term)) {
+            return refuse(reader, term->begin,
                           "a comparison in order with a constant that is no integer of at most 18 "
                           "digits");
         }
@@ -499,17 +577,16 @@ static int check_rule(Reader *reader, const Clause *clause) {
     for (int k = 0; k < clause->n_literals; k++) {
         const Literal *literal = &clause->literals[k];
         if (literal->is_integer_check) {
-            if (!is_compared(clause, &literal->a)) {
+            if (!is_compared(clause, &literal->terms[0])) {
                 return refuse(reader, literal->predicate.begin,
                               "integer(X) without a comparison of X");
             }
             continue;
         }
         n_atoms += k > 0 && literal->test == ES_KG_NO_TEST;
-        if ((k == 0 || literal->test != ES_KG_NO_TEST) &&
-            (!is_bound(clause, &literal->a) || !is_bound(clause, &literal->b))) {
+        if ((k == 0 || literal->test != ES_KG_NO_TEST) && !are_bound(clause, literal)) {
             return refuse(
-                reader, literal->a.begin,
+                reader, literal->terms[0].begin,
                 k == 0 ? "a variable of the head that is in no atom of the body"
                        : "a compared or negated variable that is in no other atom of the body");
         }
@@ -524,7 +601,7 @@ static int check_rule(Reader *reader, const Clause *clause) {
 static EsStatus number_term(EsKgBuilder *builder, Reader *reader, Variables *variables,
                             const Term *term, int32_t *number) {
     if (!term->is_variable) {
-        return intern(builder, ES_KG_CONSTANT, term, number);
+        return intern_constant(builder, term, number);
     }
     *number = number_variable(variables, term);
     return *number != 0 ? ES_STATUS_OK
@@ -533,25 +610,21 @@ static EsStatus number_term(EsKgBuilder *builder, Reader *reader, Variables *var
 }
 
 static EsStatus number_literal(EsKgBuilder *builder, Reader *reader, Variables *variables,
-                               const Literal *literal, EsAtom *atom) {
-    if (literal->test == ES_KG_NEGATION) {
-        Term predicate = literal->predicate;
-        size_t n_underscores = count_underscores(&predicate);
-        ES_TRY(es_kg_builder_intern_negation(builder, predicate.text + n_underscores,
-                                             predicate.bytes - n_underscores, &atom->predicate));
-        ES_TRY(number_term(builder, reader, variables, &literal->a, &atom->a));
-        return number_term(builder, reader, variables, &literal->b, &atom->b);
+                               const Literal *literal, EsWideAtom *atom) {
+    int32_t predicate, plain, terms[ES_KG_MAX_ARITY];
+    ES_TRY(has_predicate(literal) ? intern_predicate(builder, literal, &predicate, &plain)
+                                  : es_kg_builder_intern_test(builder, literal->test, &predicate));
+    for (int i = 0; i < literal->n_terms; i++) {
+        ES_TRY(number_term(builder, reader, variables, &literal->terms[i], &terms[i]));
     }
-    ES_TRY(literal->test != ES_KG_NO_TEST
-               ? es_kg_builder_intern_test(builder, literal->test, &atom->predicate)
-               : intern(builder, ES_KG_PREDICATE, &literal->predicate, &atom->predicate));
-    ES_TRY(number_term(builder, reader, variables, &literal->a, &atom->a));
-    return number_term(builder, reader, variables, &literal->b, &atom->b);
+    *atom = es_wide_atom_make(predicate, terms, literal->n_terms);
+    return ES_STATUS_OK;
 }
 
 static EsStatus add_rule(EsKgBuilder *builder, Reader *reader, const Clause *clause, int line,
                          int *is_added) {
     EsHornRule rule;
+    EsWideAtom atom;
     memset(&rule, 0, sizeof rule);
     Variables variables = {.count = 0};
     *is_added = check_rule(reader, clause);
@@ -559,12 +632,27 @@ static EsStatus add_rule(EsKgBuilder *builder, Reader *reader, const Clause *cla
         return ES_STATUS_OK;
     }
     ES_TRY(check_names(reader, clause));
-    ES_TRY(number_literal(builder, reader, &variables, &clause->literals[0], &rule.head));
+    ES_TRY(check_arities(builder, reader, clause, is_added));
+    if (!*is_added) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(number_literal(builder, reader, &variables, &clause->literals[0], &atom));
+    memcpy(rule.head_cells, atom.cells, sizeof rule.head_cells);
     for (int k = 1; k < clause->n_literals; k++) {
-        if (!clause->literals[k].is_integer_check) {
-            ES_TRY(number_literal(builder, reader, &variables, &clause->literals[k],
-                                  &rule.body[rule.n_body++]));
+        const Literal *literal = &clause->literals[k];
+        int n_cells = literal->n_terms > 2 ? 2 : 1;
+        if (literal->is_integer_check) {
+            continue;
         }
+        if (rule.n_body + n_cells > ES_HORN_MAX_BODY) {
+            return FAIL_AT(reader, literal->predicate.begin,
+                           "more than %d atoms in a body, where one of over two arguments counts "
+                           "twice",
+                           ES_HORN_MAX_BODY);
+        }
+        ES_TRY(number_literal(builder, reader, &variables, literal, &atom));
+        memcpy(&rule.body[rule.n_body], atom.cells, (size_t)n_cells * sizeof(EsAtom));
+        rule.n_body += n_cells;
     }
     rule.n_variables = variables.count;
     rule.line = line;
@@ -687,29 +775,36 @@ static EsStatus append(EsFileWriter *writer, const char *text, int length) {
     return es_file_writer_append(writer, text, (size_t)length);
 }
 
-static EsStatus write_atom(EsFileWriter *writer, const EsKnowledgeGraph *graph, EsAtom atom,
-                           const char *after) {
-    char line[3 * sizeof(Quoted) + 8];
-    Quoted predicate, a, b;
-    int length = snprintf(line, sizeof line, "%s(%s,%s)%s",
-                          quote(graph->predicate_names[atom.predicate], predicate),
-                          write_term(graph, atom.a, a), write_term(graph, atom.b, b), after);
-    return append(writer, line, length);
+static EsStatus write_text(EsFileWriter *writer, const char *text) {
+    return append(writer, text, (int)strlen(text));
+}
+
+// The predicate is that of the atom, or the one that it negates.
+static EsStatus write_atom(EsFileWriter *writer, const EsKnowledgeGraph *graph, int32_t predicate,
+                           const EsAtom *atom, const char *after) {
+    Quoted text;
+    ES_TRY(write_text(writer, quote(graph->predicate_names[predicate], text)));
+    for (int i = 0; i < graph->arities[predicate]; i++) {
+        ES_TRY(write_text(writer, i == 0 ? "(" : ","));
+        ES_TRY(write_text(writer, write_term(graph, es_atom_term(atom, i), text)));
+    }
+    ES_TRY(write_text(writer, graph->arities[predicate] > 0 ? ")" : ""));
+    return write_text(writer, after);
 }
 
 // Prolog has an error where names are compared in order; here that is no proof.
-static EsStatus write_test(EsFileWriter *writer, const EsKnowledgeGraph *graph, EsAtom atom) {
+static EsStatus write_test(EsFileWriter *writer, const EsKnowledgeGraph *graph,
+                           const EsAtom *atom) {
     static const char *const operators[ES_KG_N_TESTS] = {"", "\\==", "<", "=<", ">", ">=", ""};
     char line[4 * sizeof(Quoted) + 64];
     Quoted a, b;
-    int test = graph->test_of[atom.predicate];
+    int test = graph->test_of[atom->predicate];
     if (test == ES_KG_NEGATION) {
-        EsAtom negated = {graph->negated[atom.predicate], atom.a, atom.b};
         ES_TRY(append(writer, ", \\+ ", 5));
-        return write_atom(writer, graph, negated, "");
+        return write_atom(writer, graph, graph->negated[atom->predicate], atom, "");
     }
-    write_term(graph, atom.a, a);
-    write_term(graph, atom.b, b);
+    write_term(graph, atom->a, a);
+    write_term(graph, atom->b, b);
     int length = test == ES_KG_NOT_EQUAL
                      ? snprintf(line, sizeof line, ", %s %s %s", a, operators[test], b)
                      : snprintf(line, sizeof line, ", integer(%s), integer(%s), %s %s %s", a, b, a,
@@ -720,18 +815,20 @@ static EsStatus write_test(EsFileWriter *writer, const EsKnowledgeGraph *graph, 
 // Comparisons come last, when their variables are bound.
 static EsStatus write_rule(EsFileWriter *writer, const EsKnowledgeGraph *graph,
                            const EsHornRule *rule) {
-    ES_TRY(write_atom(writer, graph, rule->head, " :- "));
+    ES_TRY(write_atom(writer, graph, rule->head.predicate, &rule->head, " :- "));
     int n_atoms = 0;
-    for (int k = 0; k < rule->n_body; k++) {
-        if (!es_kg_is_test(graph, rule->body[k].predicate)) {
-            ES_TRY(append(writer, ", ", n_atoms > 0 ? 2 : 0));
-            ES_TRY(write_atom(writer, graph, rule->body[k], ""));
-            n_atoms++;
-        }
-    }
-    for (int k = 0; k < rule->n_body; k++) {
-        if (es_kg_is_test(graph, rule->body[k].predicate)) {
-            ES_TRY(write_test(writer, graph, rule->body[k]));
+    for (int is_test = 0; is_test < 2; is_test++) {
+        for (int k = 0; k < rule->n_body; k += es_kg_cells(graph, rule->body[k].predicate)) {
+            const EsAtom *atom = &rule->body[k];
+            if (es_kg_is_test(graph, atom->predicate) != is_test) {
+                continue;
+            }
+            if (is_test) {
+                ES_TRY(write_test(writer, graph, atom));
+                continue;
+            }
+            ES_TRY(write_text(writer, n_atoms++ > 0 ? ", " : ""));
+            ES_TRY(write_atom(writer, graph, atom->predicate, atom, ""));
         }
     }
     return append(writer, ".\n", 2);
@@ -741,18 +838,19 @@ static EsStatus write_predicate(EsFileWriter *writer, const EsKnowledgeGraph *gr
                                 int32_t predicate) {
     char line[sizeof(Quoted) + 32];
     Quoted name;
-    int length = snprintf(line, sizeof line, ":- table %s/2.\n",
-                          quote(graph->predicate_names[predicate], name));
-    EsAtomSpan facts = es_kg_facts_of(graph, predicate);
-    int32_t n_rules;
+    int32_t n_rules, n_facts = es_kg_count_facts_of(graph, predicate);
     const EsHornRule *rules = es_kg_rules_of(graph, predicate, &n_rules);
-    if (facts.count + n_rules == 0) {
-        // a predicate without clauses must be declared, else calling it is an error
-        length = snprintf(line, sizeof line, ":- dynamic %s/2.\n", name);
-    }
+    // a predicate without clauses must be declared, else calling it is an error
+    int length =
+        snprintf(line, sizeof line, ":- %s %s/%d.\n", n_facts + n_rules == 0 ? "dynamic" : "table",
+                 quote(graph->predicate_names[predicate], name), graph->arities[predicate]);
     ES_TRY(append(writer, line, length));
-    for (int32_t i = 0; i < facts.count; i++) {
-        ES_TRY(write_atom(writer, graph, facts.atoms[i], ".\n"));
+    int n_cells = es_kg_cells(graph, predicate);
+    const EsAtom *facts = n_cells == 1
+                              ? es_kg_facts_of(graph, predicate).atoms
+                              : graph->wide.atoms + 2 * (size_t)graph->wide.start[predicate];
+    for (int32_t i = 0; i < n_facts; i++) {
+        ES_TRY(write_atom(writer, graph, predicate, facts + (size_t)i * (size_t)n_cells, ".\n"));
     }
     for (int32_t i = 0; i < n_rules; i++) {
         ES_TRY(write_rule(writer, graph, &rules[i]));

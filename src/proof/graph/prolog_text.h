@@ -1,12 +1,13 @@
 // Knowledge graphs as Prolog text: facts p("a",b). and rules h(X,Y) :- p(X,Z), q(Z,paris), X \= Y.
 //
-// Reading takes all clauses that a knowledge graph can hold: ground facts with two arguments, and
-// rules of up to ES_HORN_MAX_BODY atoms, negations (\+) and comparisons (\= \== dif/2 < =< > >=)
-// whose head, negated and compared variables occur in an atom of the body; integer(X) beside a
-// comparison of X says nothing new. Declarations (:- dynamic p/2.) are passed over. Any other
-// clause or directive is an INPUT failure with file, line, column and reason, or is passed over and
-// counted on request. Text that is no Prolog (a quote or clause that never ends, a zero byte) is
-// always a failure, and so is a fact or rule with a name of over ES_KG_MAX_NAME_BYTES.
+// Reading takes all clauses that a knowledge graph can hold: ground facts with at most
+// ES_KG_MAX_ARITY arguments, and rules of up to ES_HORN_MAX_BODY atoms, negations (\+) and
+// comparisons (\= \== dif/2 < =< > >=) whose head, negated and compared variables occur in an atom
+// of the body; integer(X) beside a comparison of X says nothing new. Declarations (:- dynamic p/2.)
+// are passed over. Any other clause or directive is an INPUT failure with file, line, column and
+// reason, or is passed over and counted on request. Text that is no Prolog (a quote or clause that
+// never ends, a zero byte) is always a failure, and so is a fact or rule with a name of over
+// ES_KG_MAX_NAME_BYTES.
 #ifndef ES_PROOF_PROLOG_TEXT_H
 #define ES_PROOF_PROLOG_TEXT_H
 

@@ -174,6 +174,15 @@ EsStatus es_text_check_operand(const EsTextLines *lines, EsKgTest test, EsNameTe
 
 // --- atoms ---
 
+// Bytes before the first that is one of `bytes`.
+static size_t bytes_before(EsPiece piece, const char *bytes) {
+    size_t n = 0;
+    while (n < piece.bytes && strchr(bytes, piece.text[n]) == NULL) {
+        n++;
+    }
+    return n;
+}
+
 // Take one argument, up to a comma or a closing bracket.
 static EsStatus take_argument(const EsTextLines *lines, EsPiece *rest, const EsAtomText *atom,
                               EsNameText *name) {
@@ -181,10 +190,7 @@ static EsStatus take_argument(const EsTextLines *lines, EsPiece *rest, const EsA
     if (rest->bytes > 0 && is_quote(rest->text[0]) && es_text_take_quoted(rest, ",)", name)) {
         return ES_STATUS_OK;
     }
-    EsPiece bare = {rest->text, 0};
-    while (bare.bytes < rest->bytes && strchr(",()", bare.text[bare.bytes]) == NULL) {
-        bare.bytes++;
-    }
+    EsPiece bare = {rest->text, bytes_before(*rest, ",()")};
     if (bare.bytes < rest->bytes && bare.text[bare.bytes] == '(') {
         EsExcerpt excerpt;
         return ES_LINE_FAIL(lines, bare.text + bare.bytes,
@@ -199,12 +205,14 @@ static EsStatus take_argument(const EsTextLines *lines, EsPiece *rest, const EsA
 // Take the arguments and the closing bracket; *rest begins behind the opening one.
 static EsStatus take_arguments(const EsTextLines *lines, EsPiece *rest, EsAtomText *atom) {
     const char *open = rest->text - 1, *inside = rest->text;
-    EsNameText arguments[2] = {atom->predicate, atom->predicate}, unused;
+    static const char *const places[ES_KG_MAX_ARITY] = {"first argument", "second argument",
+                                                        "third argument", "fourth argument"};
+    EsNameText unused;
     EsExcerpt excerpt;
     int n_arguments = 0;
     for (;;) {
-        ES_TRY(
-            take_argument(lines, rest, atom, n_arguments < 2 ? &arguments[n_arguments] : &unused));
+        ES_TRY(take_argument(lines, rest, atom,
+                             n_arguments < ES_KG_MAX_ARITY ? &atom->terms[n_arguments] : &unused));
         n_arguments++;
         *rest = es_piece_skip_blanks(*rest);
         if (rest->bytes == 0) {
@@ -217,22 +225,23 @@ static EsStatus take_arguments(const EsTextLines *lines, EsPiece *rest, EsAtomTe
             break;
         }
     }
-    if (n_arguments != 2) {
-        int is_empty = n_arguments == 1 && arguments[0].whole.bytes == 0;
-        return ES_LINE_FAIL(lines, inside, "%s has %d argument%s, expected 2",
-                            es_text_excerpt(atom->predicate.inside, excerpt),
-                            n_arguments - is_empty, n_arguments - is_empty == 1 ? "" : "s");
+    if (n_arguments > ES_KG_MAX_ARITY) {
+        return ES_LINE_FAIL(lines, inside, "%s has %d arguments, at most %d are allowed",
+                            es_text_excerpt(atom->predicate.inside, excerpt), n_arguments,
+                            ES_KG_MAX_ARITY);
     }
-    atom->a = arguments[0];
-    atom->b = arguments[1];
-    ES_TRY(es_text_check_name(lines, atom->a, "first argument"));
-    return es_text_check_name(lines, atom->b, "second argument");
+    // predicate() has none
+    int is_empty = n_arguments == 1 && atom->terms[0].whole.bytes == 0;
+    atom->n_terms = is_empty ? 0 : n_arguments;
+    for (int i = 0; i < atom->n_terms; i++) {
+        ES_TRY(es_text_check_name(lines, atom->terms[i], places[i]));
+    }
+    return ES_STATUS_OK;
 }
 
 // Take the predicate, up to its opening bracket.
 static EsStatus take_predicate(const EsTextLines *lines, EsPiece *rest, EsNameText *predicate) {
     EsPiece piece = *rest;
-    EsExcerpt excerpt;
     if (is_quote(piece.text[0]) && es_text_take_quoted(rest, "(", predicate)) {
         *rest = es_piece_skip_blanks(*rest);
         if (rest->bytes > 0 && rest->text[0] == '(') {
@@ -241,10 +250,7 @@ static EsStatus take_predicate(const EsTextLines *lines, EsPiece *rest, EsNameTe
         *rest = piece;
     }
     const char *open = memchr(piece.text, '(', piece.bytes);
-    if (open == NULL) {
-        return ES_LINE_FAIL(lines, piece.text, "no opening bracket in %s, expected predicate(a,b)",
-                            es_text_excerpt(piece, excerpt));
-    }
+    ES_ASSERT(open != NULL);
     EsPiece bare = {piece.text, (size_t)(open - piece.text)};
     *predicate = es_name_text_bare(es_piece_trim(bare));
     ES_TRY(es_text_check_name(lines, *predicate, "predicate"));
@@ -257,6 +263,45 @@ static EsStatus take_predicate(const EsTextLines *lines, EsPiece *rest, EsNameTe
     return ES_STATUS_OK;
 }
 
+// Take a predicate without brackets, up to a blank or the end, less a period there.
+static EsStatus take_bare_predicate(const EsTextLines *lines, EsPiece *rest,
+                                    EsNameText *predicate) {
+    EsPiece bare = {rest->text, 0};
+    if (!is_quote(rest->text[0]) || !es_text_take_quoted(rest, ".", predicate)) {
+        while (bare.bytes < rest->bytes && !is_blank(bare.text[bare.bytes])) {
+            bare.bytes++;
+        }
+        int is_last = bare.bytes == rest->bytes;
+        bare.bytes -= is_last && bare.bytes > 1 && bare.text[bare.bytes - 1] == '.';
+        *rest = (EsPiece){rest->text + bare.bytes, rest->bytes - bare.bytes};
+        *predicate = es_name_text_bare(bare);
+        size_t n_plain = bytes_before(bare, ",)");
+        if (n_plain < bare.bytes) {
+            return ES_LINE_FAIL(lines, bare.text + n_plain, "'%c' where a predicate is expected",
+                                bare.text[n_plain]);
+        }
+        if (es_kg_looks_variable(bare.text, bare.bytes)) {
+            EsExcerpt excerpt;
+            return ES_LINE_FAIL(lines, bare.text,
+                                "%s where an atom is expected; without arguments a predicate that "
+                                "looks like a variable needs quotes",
+                                es_text_excerpt(bare, excerpt));
+        }
+    }
+    return es_text_check_name(lines, *predicate, "predicate");
+}
+
+// Returns whether the predicate at the front has a bracket: behind its quotes, or anywhere in what
+// follows when it has none.
+static int has_bracket(EsPiece piece) {
+    EsNameText unused;
+    if (is_quote(piece.text[0]) && es_text_take_quoted(&piece, "(.", &unused)) {
+        piece = es_piece_skip_blanks(piece);
+        return piece.bytes > 0 && piece.text[0] == '(';
+    }
+    return memchr(piece.text, '(', piece.bytes) != NULL;
+}
+
 EsStatus es_text_take_atom(const EsTextLines *lines, EsPiece *rest, EsAtomText *atom) {
     *rest = es_piece_skip_blanks(*rest);
     if (rest->bytes == 0) {
@@ -264,8 +309,199 @@ EsStatus es_text_take_atom(const EsTextLines *lines, EsPiece *rest, EsAtomText *
                             "the line ends where an atom is expected, "
                             "predicate(a,b)");
     }
+    if (!has_bracket(*rest)) {
+        atom->n_terms = 0;
+        ES_TRY(take_bare_predicate(lines, rest, &atom->predicate));
+        return es_text_check_predicate(lines, atom->predicate);
+    }
     ES_TRY(take_predicate(lines, rest, &atom->predicate));
     ES_TRY(es_text_check_predicate(lines, atom->predicate));
     *rest = (EsPiece){rest->text + 1, rest->bytes - 1};
     return take_arguments(lines, rest, atom);
+}
+
+// --- literals ---
+
+EsPiece es_piece_cut_front(EsPiece piece, size_t bytes) {
+    return (EsPiece){piece.text + bytes, piece.bytes - bytes};
+}
+
+int es_piece_starts_with(EsPiece piece, const char *text) {
+    return piece.bytes >= strlen(text) && memcmp(piece.text, text, strlen(text)) == 0;
+}
+
+static int starts_with_arrow(EsPiece piece) { return es_piece_starts_with(piece, "->"); }
+
+// The comparison that stands at the front, the longest that fits.
+static EsKgTest test_at(EsPiece piece) {
+    EsKgTest found = ES_KG_NO_TEST;
+    for (int test = ES_KG_NOT_EQUAL; test < ES_KG_NEGATION; test++) {
+        if (es_piece_starts_with(piece, es_kg_test_names[test]) &&
+            strlen(es_kg_test_names[test]) > strlen(es_kg_test_names[found])) {
+            found = (EsKgTest)test;
+        }
+    }
+    return found;
+}
+
+static int is_any_of(char byte, const char *bytes) { return strchr(bytes, byte) != NULL; }
+
+// Returns whether an atom stands at the front rather than a comparison: a name with an opening
+// bracket behind it.
+static int is_atom_at(EsPiece piece) {
+    EsNameText name;
+    EsPiece rest = piece;
+    if (!(is_any_of(piece.text[0], "'\"") && es_text_take_quoted(&rest, "(<>!", &name))) {
+        while (rest.bytes > 0 && !is_any_of(rest.text[0], " \t,()") && !starts_with_arrow(rest)) {
+            rest = es_piece_cut_front(rest, 1);
+        }
+    }
+    rest = es_piece_skip_blanks(rest);
+    return rest.bytes > 0 && rest.text[0] == '(';
+}
+
+// Take one side of a comparison: a name in quotes, or up to a blank, comma or operator. A period at
+// the end of the line is no part of it.
+static EsStatus take_operand(const EsTextLines *lines, EsPiece *rest, EsNameText *name) {
+    *rest = es_piece_skip_blanks(*rest);
+    if (rest->bytes > 0 && is_any_of(rest->text[0], "'\"") &&
+        es_text_take_quoted(rest, "<>!,-.", name)) {
+        return es_text_check_name(lines, *name, "term");
+    }
+    EsPiece bare = {rest->text, 0};
+    while (rest->bytes > 0 && !is_any_of(rest->text[0], " \t,<>!()") && !starts_with_arrow(*rest)) {
+        *rest = es_piece_cut_front(*rest, 1);
+        bare.bytes++;
+    }
+    if (rest->bytes == 0 && bare.bytes > 0 && bare.text[bare.bytes - 1] == '.') {
+        *rest = (EsPiece){rest->text - 1, 1};
+        bare.bytes--;
+    }
+    *name = es_name_text_bare(bare);
+    return es_text_check_name(lines, *name, "term of a comparison");
+}
+
+int es_name_text_is_variable(EsNameText name) {
+    return !name.is_quoted && es_kg_looks_variable(name.inside.text, name.inside.bytes);
+}
+
+// Returns whether nothing more of an atom can follow here.
+static int ends_atom(EsPiece piece) {
+    return piece.bytes == 0 || piece.text[0] == ',' || starts_with_arrow(piece) ||
+           (piece.bytes == 1 && piece.text[0] == '.');
+}
+
+// Take a comparison, or a predicate without arguments.
+static EsStatus take_bracketless(const EsTextLines *lines, EsPiece *rest, EsLiteralText *literal) {
+    EsPiece begin = *rest;
+    EsExcerpt excerpt;
+    ES_TRY(take_operand(lines, rest, &literal->atom.terms[0]));
+    *rest = es_piece_skip_blanks(*rest);
+    literal->test = test_at(*rest);
+    if (literal->test == ES_KG_NO_TEST && ends_atom(*rest) &&
+        !es_name_text_is_variable(literal->atom.terms[0])) {
+        // a predicate without arguments
+        literal->atom.predicate = literal->atom.terms[0];
+        literal->atom.n_terms = 0;
+        return es_text_check_predicate(lines, literal->atom.predicate);
+    }
+    if (literal->test == ES_KG_NO_TEST) {
+        return ES_LINE_FAIL(lines, begin.text,
+                            "%s is neither an atom predicate(a,b) nor a comparison by !=, <, <=, > "
+                            "or >=",
+                            es_text_excerpt(begin, excerpt));
+    }
+    *rest = es_piece_cut_front(*rest, strlen(es_kg_test_names[literal->test]));
+    literal->atom.predicate = es_name_text_bare((EsPiece){begin.text, 0});
+    literal->atom.n_terms = 2;
+    return take_operand(lines, rest, &literal->atom.terms[1]);
+}
+
+// Returns whether a predicate without arguments stands at the front.
+static int is_bare_atom_at(EsPiece piece) {
+    EsNameText name = es_name_text_bare((EsPiece){piece.text, 0});
+    if (is_any_of(piece.text[0], "'\"") && es_text_take_quoted(&piece, ",-.", &name)) {
+        return ends_atom(es_piece_skip_blanks(piece));
+    }
+    while (piece.bytes > 0 && !is_any_of(piece.text[0], " \t,<>!()") && !starts_with_arrow(piece)) {
+        piece = es_piece_cut_front(piece, 1);
+        name.inside.bytes++;
+    }
+    return name.inside.bytes > 0 && !es_name_text_is_variable(name) &&
+           ends_atom(es_piece_skip_blanks(piece));
+}
+
+// Take "not" or \+ off the front of an atom; 0 is returned where neither stands.
+static int take_negation(EsPiece *rest) {
+    int is_word =
+        es_piece_starts_with(*rest, "not") && rest->bytes > 3 && is_any_of(rest->text[3], " \t");
+    if (!is_word && !es_piece_starts_with(*rest, "\\+")) {
+        return 0;
+    }
+    EsPiece atom = es_piece_skip_blanks(es_piece_cut_front(*rest, is_word ? 3 : 2));
+    if (atom.bytes == 0 || test_at(atom) != ES_KG_NO_TEST ||
+        (!is_atom_at(atom) && !is_bare_atom_at(atom))) {
+        return 0;
+    }
+    *rest = atom;
+    return 1;
+}
+
+EsStatus es_text_take_literal(const EsTextLines *lines, EsPiece *rest, EsLiteralText *literal) {
+    *rest = es_piece_skip_blanks(*rest);
+    literal->test = ES_KG_NO_TEST;
+    if (rest->bytes > 0 && is_any_of(rest->text[0], ",()")) {
+        return ES_LINE_FAIL(lines, rest->text, "'%c' where an atom is expected", rest->text[0]);
+    }
+    if (rest->bytes > 0 && take_negation(rest)) {
+        ES_TRY(is_atom_at(*rest) ? es_text_take_atom(lines, rest, &literal->atom)
+                                 : take_bracketless(lines, rest, literal));
+        literal->test = ES_KG_NEGATION;
+        return ES_STATUS_OK;
+    }
+    return rest->bytes == 0 || is_atom_at(*rest) ? es_text_take_atom(lines, rest, &literal->atom)
+                                                 : take_bracketless(lines, rest, literal);
+}
+
+// --- into a builder ---
+
+EsStatus es_text_intern(EsKgBuilder *builder, EsKgNameKind kind, EsNameText name, int32_t *number) {
+    char text[ES_KG_MAX_NAME_BYTES];
+    size_t bytes = es_name_text_copy(name, text, sizeof text);
+    return es_kg_builder_intern(builder, kind, text, bytes, number);
+}
+
+EsStatus es_text_intern_predicate(const EsTextLines *lines, EsKgBuilder *builder,
+                                  const EsAtomText *atom, int is_negated, int32_t *number) {
+    char text[ES_KG_MAX_NAME_BYTES];
+    int32_t predicate;
+    if (is_negated) {
+        size_t bytes = es_name_text_copy(atom->predicate, text, sizeof text);
+        ES_TRY(
+            es_kg_builder_intern_negation(builder, text, bytes, atom->n_terms, number, &predicate));
+    } else {
+        ES_TRY(es_text_intern(builder, ES_KG_PREDICATE, atom->predicate, &predicate));
+        *number = predicate;
+    }
+    int arity = es_kg_builder_claim_arity(builder, predicate, atom->n_terms);
+    if (arity != atom->n_terms) {
+        EsExcerpt excerpt;
+        return ES_LINE_FAIL(lines, atom->predicate.whole.text,
+                            "%s has %d argument%s here and %d before; a predicate has one number "
+                            "of arguments",
+                            es_text_excerpt(atom->predicate.inside, excerpt), atom->n_terms,
+                            atom->n_terms == 1 ? "" : "s", arity);
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_text_intern_atom(const EsTextLines *lines, EsKgBuilder *builder,
+                             const EsAtomText *spelt, EsWideAtom *atom) {
+    int32_t predicate, terms[ES_KG_MAX_ARITY];
+    ES_TRY(es_text_intern_predicate(lines, builder, spelt, 0, &predicate));
+    for (int i = 0; i < spelt->n_terms; i++) {
+        ES_TRY(es_text_intern(builder, ES_KG_CONSTANT, spelt->terms[i], &terms[i]));
+    }
+    *atom = es_wide_atom_make(predicate, terms, spelt->n_terms);
+    return ES_STATUS_OK;
 }

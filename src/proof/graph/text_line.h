@@ -2,7 +2,7 @@
 #ifndef ES_PROOF_TEXT_LINE_H
 #define ES_PROOF_TEXT_LINE_H
 
-#include "proof/graph/knowledge_graph.h"
+#include "proof/graph/knowledge_builder.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -29,10 +29,12 @@ typedef struct EsNameText {
 
 // An atom as it is spelt.
 typedef struct EsAtomText {
-    EsNameText predicate, a, b;
+    EsNameText predicate;
+    EsNameText terms[ES_KG_MAX_ARITY];
+    int n_terms;
 } EsAtomText;
 
-// An atom, its negation, or a comparison of a and b, which has no predicate.
+// An atom, its negation, or a comparison of two terms, which has no predicate.
 typedef struct EsLiteralText {
     EsAtomText atom;
     EsKgTest test;
@@ -62,6 +64,11 @@ int es_piece_equals(EsPiece piece, EsPiece other);
 EsPiece es_piece_skip_blanks(EsPiece piece);
 EsPiece es_piece_trim(EsPiece piece);
 
+// Without its first bytes.
+EsPiece es_piece_cut_front(EsPiece piece, size_t bytes);
+
+int es_piece_starts_with(EsPiece piece, const char *text);
+
 // Take a name in quotes from the front of *rest, where a quote stands, if it is closed and one of
 // the bytes `ends`, a blank or the end follows; else 0 is returned and nothing is taken.
 int es_text_take_quoted(EsPiece *rest, const char *ends, EsNameText *name);
@@ -80,15 +87,32 @@ EsStatus es_text_check_predicate(const EsTextLines *lines, EsNameText name);
 // Fails when a constant that is compared in order is no integer: the comparison would never hold.
 EsStatus es_text_check_operand(const EsTextLines *lines, EsKgTest test, EsNameText name);
 
+// Returns whether an argument of a rule file is a variable.
+int es_name_text_is_variable(EsNameText name);
+
 // The name of a piece without quotes.
 EsNameText es_name_text_bare(EsPiece piece);
 
-// Take "predicate(a,b)" from the front of *rest; blanks around the names are passed over.
+// Take "predicate(a,b)" from the front of *rest, with up to ES_KG_MAX_ARITY arguments; blanks
+// around the names are passed over. Where no bracket is to come it is "predicate", up to a blank or
+// the end, less a period there.
 EsStatus es_text_take_atom(const EsTextLines *lines, EsPiece *rest, EsAtomText *atom);
 
 // Take "predicate(a,b)", "not predicate(a,b)" (or \+) or "a != b" from the front of *rest, as rule
-// files have them in bodies.
+// files have them in bodies. What has neither brackets nor a comparison is "predicate".
 EsStatus es_text_take_literal(const EsTextLines *lines, EsPiece *rest, EsLiteralText *literal);
+
+// The number of a name in a builder.
+EsStatus es_text_intern(EsKgBuilder *builder, EsKgNameKind kind, EsNameText name, int32_t *number);
+
+// The number of the predicate of an atom, or of its negation; fails when it had another number of
+// arguments before.
+EsStatus es_text_intern_predicate(const EsTextLines *lines, EsKgBuilder *builder,
+                                  const EsAtomText *atom, int is_negated, int32_t *number);
+
+// The atom in the numbers of a builder, all its terms constants.
+EsStatus es_text_intern_atom(const EsTextLines *lines, EsKgBuilder *builder,
+                             const EsAtomText *spelt, EsWideAtom *atom);
 
 ES_EXTERN_C_END
 

@@ -37,7 +37,7 @@ static double make_score(EsScoreKind kind, int32_t depth, double log_probability
 static EsStatus score_by_prover(const EsProofScorer *scorer, Worker *worker, EsAtom candidate,
                                 EsCandidateScore *score) {
     EsProverAnswer answer;
-    ES_TRY(es_prover_find_depth(worker->prover, candidate, &answer));
+    ES_TRY(es_prover_find_depth(worker->prover, &candidate, &answer));
     score->met_limit = answer.depth == ES_PROVER_DEPTH_UNKNOWN;
     score->depth = score->met_limit ? ES_KG_DEPTH_NONE : answer.depth;
     score->score = make_score(scorer->kind, score->depth, 0);
@@ -49,7 +49,7 @@ static EsStatus score_by_prover(const EsProofScorer *scorer, Worker *worker, EsA
 static EsStatus score_by_search(const EsProofScorer *scorer, Worker *worker, EsAtom candidate,
                                 EsCandidateScore *score) {
     EsProofAnswer answer;
-    ES_TRY(es_proof_search_find(worker->search, candidate, &answer));
+    ES_TRY(es_proof_search_find(worker->search, &candidate, &answer));
     score->met_limit = !answer.is_proved && (answer.met_expanded || answer.met_entries);
     score->depth = answer.depth;
     score->score =

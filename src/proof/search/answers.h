@@ -16,39 +16,19 @@
 //
 //     EsQuestion question; ES_TRY(es_question_parse(graph, "uncle(otto,X)", &question));
 //     EsAnswersSettings settings = es_answers_defaults();
-//     EsAnswers answers; ES_TRY(es_answers_find(graph, &settings, pool, question.form, &answers));
-//     for (int32_t i = 0; i < answers.count; i++) { show(answers.items[i].atom); }
+//     EsAnswers answers;
+//     ES_TRY(es_answers_find(graph, &settings, pool, question.goals[0].cells, &answers));
+//     for (int32_t i = 0; i < answers.count; i++) { show(answers.items[i].cells); }
 //     es_answers_destroy(&answers);
 #ifndef ES_PROOF_ANSWERS_H
 #define ES_PROOF_ANSWERS_H
 
-#include "proof/graph/text_line.h"
-#include "proof/search/closure.h"
-#include "proof/search/conjunction.h"
 #include "proof/search/prover.h"
+#include "proof/search/question.h"
 
 ES_EXTERN_C_BEGIN
 
 #define ES_ANSWERS_CLOSURE_LIMIT 1000000
-
-// --- the question ---
-
-typedef struct EsQuestion {
-    EsAtom form;          // constants, or -1 and -2 for variables; p(X,X) has -1 twice
-    EsPiece variables[2]; // names of -1 and -2; borrowed from the text, no bytes: not there
-    int n_variables;
-    int32_t shadowed; // a constant that is spelt like one of the variables, 0: none
-} EsQuestion;
-
-// Read "predicate(a,b)", a period allowed. An argument in quotes is a constant; one that begins
-// with a capital letter, _ or ? is a variable (a plain _ is one of its own each time); any other is
-// a constant. INPUT says the column, and for an unknown name the nearest known one.
-EsStatus es_question_parse(const EsKnowledgeGraph *graph, const char *text, EsQuestion *question);
-
-// Returns whether a ground atom has the form.
-int es_question_matches(EsAtom form, EsAtom atom);
-
-// --- the answers ---
 
 typedef struct EsAnswersSettings {
     EsProverSettings prover; // limits of each proof; max_states is the limit of the search too
@@ -66,7 +46,10 @@ typedef enum EsAnswersMethod {
 #define ES_ANSWER_BEYOND INT32_MAX
 
 typedef struct EsAnswer {
-    EsAtom atom;
+    union {
+        EsAtom atom;
+        EsAtom cells[ES_ATOM_MAX_CELLS];
+    };
     int32_t n_steps; // 0: a fact; ES_ANSWER_BEYOND
 } EsAnswer;
 
@@ -96,9 +79,10 @@ typedef struct EsAnswers {
 // Those of es_prover_defaults, and ES_ANSWERS_CLOSURE_LIMIT.
 EsAnswersSettings es_answers_defaults(void);
 
-// The same for any number of threads. After a failure there is nothing to destroy.
+// `form` is a goal of a question. The same for any number of threads. After a failure there is
+// nothing to destroy.
 EsStatus es_answers_find(const EsKnowledgeGraph *graph, const EsAnswersSettings *settings,
-                         EsThreadPool *pool, EsAtom form, EsAnswers *answers);
+                         EsThreadPool *pool, const EsAtom *form, EsAnswers *answers);
 void es_answers_destroy(EsAnswers *answers);
 
 ES_EXTERN_C_END

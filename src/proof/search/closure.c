@@ -2,6 +2,7 @@
 #include "proof/search/closure.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -10,10 +11,18 @@ static const EsLiteralKind kinds[ES_KG_N_TESTS] = {
     ES_LITERAL_ATOM,    ES_LITERAL_NOT_EQUAL,     ES_LITERAL_LESS, ES_LITERAL_LESS_EQUAL,
     ES_LITERAL_GREATER, ES_LITERAL_GREATER_EQUAL, ES_LITERAL_NOT};
 
-EsLiteral es_closure_literal(const EsKnowledgeGraph *graph, EsAtom atom) {
-    int test = graph->has_tests ? graph->test_of[atom.predicate] : ES_KG_NO_TEST;
-    int32_t relation = test == ES_KG_NEGATION ? graph->negated[atom.predicate] : atom.predicate;
-    return (EsLiteral){kinds[test], relation, {atom.a, atom.b}};
+static void copy_terms(const EsKnowledgeGraph *graph, const EsAtom *atom, int32_t *terms) {
+    for (int i = 0; i < graph->arities[atom->predicate]; i++) {
+        terms[i] = es_atom_term(atom, i);
+    }
+}
+
+EsLiteral es_closure_literal(const EsKnowledgeGraph *graph, const EsAtom *atom) {
+    int test = graph->has_tests ? graph->test_of[atom->predicate] : ES_KG_NO_TEST;
+    int32_t relation = test == ES_KG_NEGATION ? graph->negated[atom->predicate] : atom->predicate;
+    EsLiteral literal = {kinds[test], relation, {0}};
+    copy_terms(graph, atom, literal.terms);
+    return literal;
 }
 
 // Relations 0 to P, where 0 is empty.
@@ -27,16 +36,17 @@ static EsStatus make_program(EsClosure *closure) {
     ES_TRY(es_allocate((size_t)graph->n_rules * sizeof *closure->rules, (void **)&closure->rules));
     ES_TRY(es_allocate(n_body * sizeof *closure->body, (void **)&closure->body));
     for (size_t p = 0; p < n_relations; p++) {
-        closure->arities[p] = 2;
+        closure->arities[p] = graph->arities[p];
     }
     EsLiteral *body = closure->body;
     for (int32_t r = 0; r < graph->n_rules; r++) {
         const EsHornRule *rule = &graph->rules[r];
-        closure->rules[r] =
-            (EsDatalogRule){es_closure_literal(graph, rule->head), body, rule->n_body};
-        for (int k = 0; k < rule->n_body; k++) {
-            *body++ = es_closure_literal(graph, rule->body[k]);
+        EsLiteral *first = body;
+        for (int k = 0; k < rule->n_body; k += es_kg_cells(graph, rule->body[k].predicate)) {
+            *body++ = es_closure_literal(graph, &rule->body[k]);
         }
+        closure->rules[r] =
+            (EsDatalogRule){es_closure_literal(graph, &rule->head), first, (int32_t)(body - first)};
     }
     closure->program = (EsDatalogProgram){.n_relations = graph->n_predicates + 1,
                                           .n_constants = graph->n_constants,
@@ -61,10 +71,16 @@ static EsStatus derive(EsClosure *closure, const EsClosureSettings *settings) {
                                         settings->pool));
         }
     }
+    for (int32_t i = 0; i < graph->wide.count; i++) {
+        const EsAtom *fact = graph->wide.atoms + 2 * (size_t)i;
+        int32_t terms[ES_KG_MAX_ARITY];
+        copy_terms(graph, fact, terms);
+        ES_TRY(es_datalog_add_fact(closure->datalog, fact->predicate, terms));
+    }
     ES_TRY(es_datalog_run(closure->datalog, settings->pool));
     closure->is_complete = es_datalog_is_complete(closure->datalog);
     closure->n_joined = (uint64_t)es_datalog_n_joined(closure->datalog);
-    closure->n_facts = graph->n_facts;
+    closure->n_facts = es_kg_count_facts(graph);
     for (int32_t p = 1; p <= graph->n_predicates; p++) {
         closure->count += es_closure_count(closure, p);
     }
@@ -84,7 +100,7 @@ EsStatus es_closure_create_with(const EsKnowledgeGraph *graph, const EsClosureSe
     }
     ES_TRY(es_allocate(sizeof *made, (void **)&made));
     made->graph = graph;
-    made->limit = ES_MAX(ES_MAX(settings->limit, graph->n_facts), 1);
+    made->limit = ES_MAX(ES_MAX(settings->limit, es_kg_count_facts(graph)), 1);
     EsStatus status = derive(made, settings);
     if (status != ES_STATUS_OK) {
         es_closure_destroy(made);
@@ -109,9 +125,16 @@ void es_closure_destroy(EsClosure *closure) {
     }
 }
 
-int es_closure_has(const EsClosure *closure, EsAtom atom) {
-    const int32_t terms[] = {atom.a, atom.b};
-    return es_datalog_has(closure->datalog, atom.predicate, terms);
+int es_closure_has(const EsClosure *closure, const EsAtom *atom) {
+    int32_t terms[ES_KG_MAX_ARITY];
+    copy_terms(closure->graph, atom, terms);
+    return es_datalog_has(closure->datalog, atom->predicate, terms);
+}
+
+int32_t es_closure_find(const EsClosure *closure, const EsAtom *atom) {
+    int32_t terms[ES_KG_MAX_ARITY];
+    copy_terms(closure->graph, atom, terms);
+    return es_datalog_find(closure->datalog, atom->predicate, terms);
 }
 
 int32_t es_closure_count(const EsClosure *closure, int32_t predicate) {
@@ -122,16 +145,16 @@ int32_t es_closure_count_facts(const EsClosure *closure, int32_t predicate) {
     return es_datalog_count_facts(closure->datalog, predicate);
 }
 
-EsAtom es_closure_atom(const EsClosure *closure, int32_t predicate, int32_t i) {
-    const int32_t *terms = es_datalog_tuple(closure->datalog, predicate, i);
-    return (EsAtom){predicate, terms[0], terms[1]};
+EsWideAtom es_closure_atom(const EsClosure *closure, int32_t predicate, int32_t i) {
+    return es_wide_atom_make(predicate, es_datalog_tuple(closure->datalog, predicate, i),
+                             closure->graph->arities[predicate]);
 }
 
 int32_t es_closure_count_queries(const EsClosure *closure, EsKgSplit split) {
     const EsQuerySplit *queries = &closure->graph->splits[split];
     int32_t n = 0;
     for (int32_t i = 0; i < queries->count; i++) {
-        n += es_closure_has(closure, queries->atoms[i]);
+        n += es_closure_has(closure, es_kg_query(closure->graph, split, i));
     }
     return n;
 }
@@ -144,16 +167,20 @@ static EsStatus copy_negated(const EsClosure *closure, EsKnowledgeGraph *graph) 
     for (int32_t p = 1; p <= graph->n_predicates; p++) {
         count += graph->negated[p] != 0 ? (size_t)es_closure_count(closure, graph->negated[p]) : 0;
     }
-    ES_TRY(es_allocate(ES_MAX(count, 1) * sizeof(EsAtom), (void **)&graph->decided));
+    size_t stride = (size_t)graph->query_cells;
+    ES_TRY(es_allocate(ES_MAX(count, 1) * stride * sizeof(EsAtom), (void **)&graph->decided));
     EsAtom *out = graph->decided;
     for (int32_t p = 1; p <= graph->n_predicates; p++) {
         int32_t negated = graph->negated[p];
         int32_t n_atoms = negated != 0 ? es_closure_count(closure, negated) : 0;
         for (int32_t i = 0; i < n_atoms; i++) {
-            *out++ = es_closure_atom(closure, negated, i);
+            EsWideAtom atom = es_closure_atom(closure, negated, i);
+            memcpy(out, atom.cells, stride * sizeof *out);
+            out += stride;
         }
     }
-    qsort(graph->decided, count, sizeof(EsAtom), es_atom_compare);
+    qsort(graph->decided, count, stride * sizeof(EsAtom),
+          graph->has_wide ? es_wide_atom_compare : es_atom_compare);
     graph->n_decided = (int32_t)count;
     return ES_STATUS_OK;
 }

@@ -52,15 +52,19 @@ EsStatus es_closure_create_with(const EsKnowledgeGraph *graph, const EsClosureSe
 void es_closure_destroy(EsClosure *closure);
 
 // An atom of a rule, or a test, as a literal; its relation is the predicate.
-EsLiteral es_closure_literal(const EsKnowledgeGraph *graph, EsAtom atom);
+EsLiteral es_closure_literal(const EsKnowledgeGraph *graph, const EsAtom *atom);
 
 // Exact. The atom is ground and in the graph's numbers.
-int es_closure_has(const EsClosure *closure, EsAtom atom);
+int es_closure_has(const EsClosure *closure, const EsAtom *atom);
+
+// The number of an atom among those of its predicate, -1 when it is not there. Quick with
+// provenance, a search without.
+int32_t es_closure_find(const EsClosure *closure, const EsAtom *atom);
 
 // Atoms of a predicate: the facts in their order, then those derived, in the order of derivation.
 int32_t es_closure_count(const EsClosure *closure, int32_t predicate);
 int32_t es_closure_count_facts(const EsClosure *closure, int32_t predicate);
-EsAtom es_closure_atom(const EsClosure *closure, int32_t predicate, int32_t i);
+EsWideAtom es_closure_atom(const EsClosure *closure, int32_t predicate, int32_t i);
 
 // Decide the negations of a graph's rules by its closure, after which proof_rules.h can be used on
 // it. INPUT when the closure has over `limit` atoms or cannot be made. A graph without negation

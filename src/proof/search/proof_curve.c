@@ -16,6 +16,7 @@ typedef struct Worker {
 
 typedef struct Work {
     const EsAtom *queries;
+    int query_cells; // of the graph
     Worker *workers; // one per thread; owned
     int n_workers;
     EsProofCurve *curve;
@@ -28,8 +29,9 @@ static void search_one(void *context, int64_t piece, int worker_index) {
     if (worker->first_error.status != ES_STATUS_OK) {
         return;
     }
+    const EsAtom *query = work->queries + piece * work->query_cells;
     es_first_error_capture(&worker->first_error,
-                           es_proof_search_find(worker->search, work->queries[piece], &answer));
+                           es_proof_search_find(worker->search, query, &answer));
     work->curve->expanded[piece] = answer.n_expanded;
     work->curve->depth[piece] = answer.depth;
 }
@@ -77,7 +79,9 @@ static EsStatus run_searches(Work *work, EsThreadPool *pool) {
 EsStatus es_proof_curve_create(const EsKnowledgeGraph *graph, const EsProofSearchSettings *settings,
                                const EsProofGuide *guides, EsThreadPool *pool,
                                const EsAtom *queries, int32_t count, EsProofCurve **curve_out) {
-    Work work = {.queries = queries, .n_workers = es_thread_pool_size(pool)};
+    Work work = {.queries = queries,
+                 .query_cells = graph->query_cells,
+                 .n_workers = es_thread_pool_size(pool)};
     EsStatus status = ES_STATUS_OK;
     size_t n_workers = (size_t)work.n_workers;
     *curve_out = NULL;

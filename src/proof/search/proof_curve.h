@@ -22,8 +22,9 @@ typedef struct EsProofCurve {
     int64_t *needed;   // expansions of the proved ones, ascending; owned              (n_proved)
 } EsProofCurve;
 
-// Search every query; settings->max_expanded is the largest budget. `guides` holds one per thread
-// of the pool, NULL: equal probabilities. Nothing depends on the number of threads.
+// Search every query, each of the graph's query_cells; settings->max_expanded is the largest
+// budget. `guides` holds one per thread of the pool, NULL: equal probabilities. Nothing depends on
+// the number of threads.
 EsStatus es_proof_curve_create(const EsKnowledgeGraph *graph, const EsProofSearchSettings *settings,
                                const EsProofGuide *guides, EsThreadPool *pool,
                                const EsAtom *queries, int32_t count, EsProofCurve **curve);

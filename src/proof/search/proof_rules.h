@@ -1,21 +1,22 @@
 // One step of backward chaining over a knowledge graph: selects a goal, unifies it with rules
 // and facts, and lists the states that follow. Written once for CPU and CUDA.
 //
-// A state is its goals, a list of atoms still to be proved, left to right. A term above the graph's
-// n_constants is a variable; the variables of a state are numbered by first occurrence (left to
-// right, a before b) from n_constants + 1, so that states equal up to renaming are equal, byte for
-// byte. The list of successors is exact: a proof is noticed before any limit, and candidates that a
-// limit drops are counted. A test (x != y) is a goal until its terms are known: it is never
-// selected, goes when it holds, and takes the whole state with it when it does not. Nothing is
-// allocated; the caller gives the buffers (es_successors_create
-// in prover.h makes some).
+// A state is its goals, a list of atoms still to be proved, left to right, in cells: one for an
+// atom of at most two arguments, two for one of three or four (knowledge_graph.h), so that graphs
+// of narrow predicates have narrow states. Counts and limits of atoms are of cells. A term above
+// the graph's n_constants is a variable; the variables of a state are numbered by first occurrence
+// (left to right, a before b) from n_constants + 1, so that states equal up to renaming are equal,
+// byte for byte. The list of successors is exact: a proof is noticed before any limit, and
+// candidates that a limit drops are counted. A test (x != y) is a goal until its terms are known:
+// it is never selected, goes when it holds, and takes the whole state with it when it does not.
+// Nothing is allocated; the caller gives the buffers (es_successors_create in prover.h makes some).
 //
-//     es_proof_expand(graph, &settings, query, &query, 1, NULL, &successors);
+//     es_proof_expand(graph, &settings, &query, &query, 1, NULL, &successors);
 //     for (int32_t i = 0; i < successors.count; i++) {
 //         EsAtomSpan state = es_successor(&successors, i);
 //     }
 //
-// A is the most atoms of a state, S the most successors; C and P as in knowledge_graph.h.
+// A is the most cells of a state, S the most successors; C and P as in knowledge_graph.h.
 #ifndef ES_PROOF_PROOF_RULES_H
 #define ES_PROOF_PROOF_RULES_H
 
@@ -69,6 +70,13 @@ typedef struct EsVisitedGoals {
     int32_t count, stride;
 } EsVisitedGoals;
 
+// as in knowledge_graph.h
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Warray-bounds"
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 // --- atoms and states ---
 
 // Atoms that end an episode have predicates above P and no terms: the states True, False, End.
@@ -115,20 +123,55 @@ static inline ES_HOST_DEVICE int es_goals_equal(const EsAtom *x, const EsAtom *y
     return 1;
 }
 
-// Returns whether pruning takes this atom away: a ground fact other than the query.
-static inline ES_HOST_DEVICE int es_proof_holds(const EsKnowledgeGraph *graph, EsAtom atom,
-                                                EsAtom query) {
-    return atom.a <= graph->n_constants && atom.b <= graph->n_constants &&
-           es_kg_has_fact(graph, atom) && !es_atom_equals(atom, query);
+// The functions below take is_wide, a literal: 1 for graphs with predicates of over two arguments.
+// With 0 the compiler leaves out all that these need, which would be a fifth of the instructions.
+#define ES_PROOF_INLINE static inline __attribute__((always_inline))
+
+ES_PROOF_INLINE ES_HOST_DEVICE int es_proof_cells(const EsKnowledgeGraph *graph, int32_t predicate,
+                                                  int is_wide) {
+    return is_wide ? es_kg_cells(graph, predicate) : 1;
 }
 
-// Index of the goal to resolve next; tests wait for others to bind their variables.
-static inline ES_HOST_DEVICE int32_t es_proof_select(const EsKnowledgeGraph *graph,
-                                                     const EsAtom *state, int32_t n_atoms,
-                                                     EsGoalSelection selection) {
-    int32_t best = 0, fewest = 3;
+// Returns whether an atom has no free argument.
+ES_PROOF_INLINE ES_HOST_DEVICE int es_proof_is_ground_as(const EsKnowledgeGraph *graph,
+                                                         const EsAtom *atom, int is_wide) {
+    int32_t n = graph->n_constants;
+    return atom->a <= n && atom->b <= n &&
+           (es_proof_cells(graph, atom->predicate, is_wide) == 1 ||
+            (atom[1].a <= n && atom[1].b <= n));
+}
+
+static inline ES_HOST_DEVICE int es_proof_is_ground(const EsKnowledgeGraph *graph,
+                                                    const EsAtom *atom) {
+    return es_proof_is_ground_as(graph, atom, graph->has_wide);
+}
+
+// Returns whether pruning takes this atom away: a ground fact other than the query.
+ES_PROOF_INLINE ES_HOST_DEVICE int es_proof_holds_as(const EsKnowledgeGraph *graph,
+                                                     const EsAtom *atom, const EsAtom *query,
+                                                     int is_wide) {
+    if (es_proof_cells(graph, atom->predicate, is_wide) == 2) {
+        return es_proof_is_ground_as(graph, atom, 1) && es_kg_is_fact(graph, atom) &&
+               !(query->predicate == atom->predicate && es_wide_atom_equals(atom, query));
+    }
+    return atom->a <= graph->n_constants && atom->b <= graph->n_constants &&
+           es_kg_has_fact(graph, *atom) && !es_atom_equals(*atom, *query);
+}
+
+static inline ES_HOST_DEVICE int es_proof_holds(const EsKnowledgeGraph *graph, const EsAtom *atom,
+                                                const EsAtom *query) {
+    return es_proof_holds_as(graph, atom, query, graph->has_wide);
+}
+
+// Index of the first cell of the goal to resolve next; tests wait for others to bind their
+// variables.
+ES_PROOF_INLINE ES_HOST_DEVICE int32_t es_proof_select_as(const EsKnowledgeGraph *graph,
+                                                          const EsAtom *state, int32_t n_atoms,
+                                                          EsGoalSelection selection, int is_wide) {
+    int32_t best = 0, fewest = ES_KG_MAX_ARITY + 1;
     const unsigned char *test_of = graph->has_tests ? graph->test_of : NULL;
-    for (int32_t i = 0; i < n_atoms && fewest > 0; i++) {
+    for (int32_t i = 0, n_cells; i < n_atoms && fewest > 0; i += n_cells) {
+        n_cells = es_proof_cells(graph, state[i].predicate, is_wide);
         if (test_of != NULL && test_of[state[i].predicate] != ES_KG_NO_TEST) {
             continue;
         }
@@ -136,6 +179,9 @@ static inline ES_HOST_DEVICE int32_t es_proof_select(const EsKnowledgeGraph *gra
             return i;
         }
         int32_t n_free = (state[i].a > graph->n_constants) + (state[i].b > graph->n_constants);
+        if (n_cells == 2) {
+            n_free += (state[i + 1].a > graph->n_constants) + (state[i + 1].b > graph->n_constants);
+        }
         if (n_free < fewest) {
             best = i;
             fewest = n_free;
@@ -144,14 +190,20 @@ static inline ES_HOST_DEVICE int32_t es_proof_select(const EsKnowledgeGraph *gra
     return best;
 }
 
+static inline ES_HOST_DEVICE int32_t es_proof_select(const EsKnowledgeGraph *graph,
+                                                     const EsAtom *state, int32_t n_atoms,
+                                                     EsGoalSelection selection) {
+    return es_proof_select_as(graph, state, n_atoms, selection, graph->has_wide);
+}
+
 // --- unification ---
 
 // Bindings of variables of the state by unification: one a term of the goal at most, because only a
 // constant or a repeated variable of the head binds any.
 typedef struct EsGoalBinding {
     int32_t count;
-    int32_t variable[2];
-    int32_t value[2]; // never one of the variables
+    int32_t variable[ES_KG_MAX_ARITY];
+    int32_t value[ES_KG_MAX_ARITY]; // never one of the variables
 } EsGoalBinding;
 
 static inline ES_HOST_DEVICE int32_t es_binding_apply(const EsGoalBinding *binding, int32_t term) {
@@ -202,22 +254,35 @@ static inline ES_HOST_DEVICE int es_proof_unify_term(const EsKnowledgeGraph *gra
 // Unify a rule's head with a goal: `terms` receives the goal's term for each variable of the rule
 // (index -1 - variable) and 0 for those that the head has not. A head p(X,X) makes the goal's terms
 // one, a constant takes the place of a variable. Returns 0 when they do not unify.
-static inline ES_HOST_DEVICE int es_proof_unify_head(const EsKnowledgeGraph *graph,
-                                                     const EsHornRule *rule, EsAtom goal,
-                                                     int32_t terms[ES_HORN_MAX_VARIABLES],
-                                                     EsGoalBinding *binding) {
+ES_PROOF_INLINE ES_HOST_DEVICE int
+es_proof_unify_head_as(const EsKnowledgeGraph *graph, const EsHornRule *rule, const EsAtom *goal,
+                       int32_t terms[ES_HORN_MAX_VARIABLES], EsGoalBinding *binding, int is_wide) {
     binding->count = 0;
     for (int i = 0; i < rule->n_variables; i++) {
         terms[i] = 0;
     }
     // two variables take whatever the goal has, which is by far the most frequent case
-    if (rule->head.a < 0 && rule->head.b < 0 && rule->head.a != rule->head.b) {
-        terms[-1 - rule->head.a] = goal.a;
-        terms[-1 - rule->head.b] = goal.b;
+    int n_cells = es_proof_cells(graph, goal->predicate, is_wide);
+    if (rule->head.a < 0 && rule->head.b < 0 && rule->head.a != rule->head.b && n_cells == 1) {
+        terms[-1 - rule->head.a] = goal->a;
+        terms[-1 - rule->head.b] = goal->b;
         return 1;
     }
-    return es_proof_unify_term(graph, rule->head.a, goal.a, terms, binding) &&
-           es_proof_unify_term(graph, rule->head.b, goal.b, terms, binding);
+    for (int i = 0; i < n_cells; i++) {
+        const EsAtom *head = &rule->head_cells[i];
+        if (!es_proof_unify_term(graph, head->a, goal[i].a, terms, binding) ||
+            !es_proof_unify_term(graph, head->b, goal[i].b, terms, binding)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static inline ES_HOST_DEVICE int es_proof_unify_head(const EsKnowledgeGraph *graph,
+                                                     const EsHornRule *rule, const EsAtom *goal,
+                                                     int32_t terms[ES_HORN_MAX_VARIABLES],
+                                                     EsGoalBinding *binding) {
+    return es_proof_unify_head_as(graph, rule, goal, terms, binding, graph->has_wide);
 }
 
 // --- candidates ---
@@ -239,7 +304,8 @@ typedef struct EsExpansion {
     const EsProofSettings *settings;
     const EsVisitedGoals *visited; // may be NULL
     EsSuccessors *out;
-    EsAtom query, goal;
+    const EsAtom *query;
+    EsAtom goal[ES_ATOM_MAX_CELLS];
     EsAtom rest[ES_PROOF_MAX_ATOMS]; // the other goals, without ground facts
     int32_t n_rest;
     int has_tests; // of the graph
@@ -277,7 +343,7 @@ static inline ES_HOST_DEVICE void es_expansion_begin_candidate(EsExpansion *expa
     expansion->names.count = 0;
 }
 
-// Adds an atom. Returns 0 when the candidate is too long, which is final.
+// Adds a cell. Returns 0 when the candidate is too long, which is final.
 static inline ES_HOST_DEVICE int es_expansion_append(EsExpansion *expansion, EsAtom atom) {
     if (expansion->n_atoms == expansion->settings->max_atoms) {
         expansion->n_atoms++;
@@ -352,19 +418,28 @@ static inline ES_HOST_DEVICE int es_expansion_end_candidate(EsExpansion *expansi
     return 1;
 }
 
+// Adds an atom of one or two cells.
+ES_PROOF_INLINE ES_HOST_DEVICE int es_expansion_append_atom(EsExpansion *expansion,
+                                                            const EsAtom *atom, int is_wide) {
+    return es_expansion_append(expansion, atom[0]) &&
+           (es_proof_cells(expansion->graph, atom->predicate, is_wide) == 1 ||
+            es_expansion_append(expansion, atom[1]));
+}
+
 // --- rules ---
 
 // Add a test, unless its terms say already that it holds; a false one ends the candidate, and then
 // 0 is returned. A variable equals itself, whatever it will be.
-static inline ES_HOST_DEVICE int es_expansion_add_test(EsExpansion *expansion, EsAtom atom) {
+static inline ES_HOST_DEVICE int es_expansion_add_test(EsExpansion *expansion, const EsAtom *atom,
+                                                       int is_wide) {
     const EsKnowledgeGraph *graph = expansion->graph;
-    int is_known = atom.a <= graph->n_constants && atom.b <= graph->n_constants;
-    int test = graph->test_of[atom.predicate];
+    int is_known = es_proof_is_ground_as(graph, atom, is_wide);
+    int test = graph->test_of[atom->predicate];
     int is_false = is_known ? !es_kg_test_holds(graph, atom)
-                            : atom.a == atom.b && (test == ES_KG_NOT_EQUAL || test == ES_KG_LESS ||
-                                                   test == ES_KG_GREATER);
+                            : atom->a == atom->b && (test == ES_KG_NOT_EQUAL ||
+                                                     test == ES_KG_LESS || test == ES_KG_GREATER);
     if (!is_false) {
-        return is_known || es_expansion_append(expansion, atom);
+        return is_known || es_expansion_append_atom(expansion, atom, is_wide);
     }
     expansion->is_refuted = 1;
     return 0;
@@ -372,40 +447,52 @@ static inline ES_HOST_DEVICE int es_expansion_add_test(EsExpansion *expansion, E
 
 // Add an atom whose terms have their names, unless it holds. Returns 0 when the candidate has
 // become too long or a test is false.
-static inline ES_HOST_DEVICE int es_expansion_add_named(EsExpansion *expansion, EsAtom atom) {
-    if (expansion->has_tests && es_kg_is_test(expansion->graph, atom.predicate)) {
-        return es_expansion_add_test(expansion, atom);
+ES_PROOF_INLINE ES_HOST_DEVICE int es_expansion_add_named(EsExpansion *expansion,
+                                                          const EsAtom *atom, int is_wide) {
+    if (expansion->has_tests && es_kg_is_test(expansion->graph, atom->predicate)) {
+        return es_expansion_add_test(expansion, atom, is_wide);
     }
-    return es_proof_holds(expansion->graph, atom, expansion->query) ||
-           es_expansion_append(expansion, atom);
+    return es_proof_holds_as(expansion->graph, atom, expansion->query, is_wide) ||
+           es_expansion_append_atom(expansion, atom, is_wide);
 }
 
-// The same for an atom of a rule's body or of the rest, under the substitution.
-static inline ES_HOST_DEVICE int es_expansion_add(EsExpansion *expansion, EsAtom atom,
-                                                  const EsGoalBinding *binding) {
-    if (binding->count > 0) {
-        atom.a = es_binding_apply(binding, atom.a);
-        atom.b = es_binding_apply(binding, atom.b);
+// The same for an atom of a rule's body or of the rest, under the substitution; its terms are
+// overwritten.
+ES_PROOF_INLINE ES_HOST_DEVICE int es_expansion_add(EsExpansion *expansion, EsAtom *atom,
+                                                    const EsGoalBinding *binding, int is_wide) {
+    int n_cells = es_proof_cells(expansion->graph, atom->predicate, is_wide);
+    for (int i = 0; i < n_cells; i++) {
+        if (binding->count > 0) {
+            atom[i].a = es_binding_apply(binding, atom[i].a);
+            atom[i].b = es_binding_apply(binding, atom[i].b);
+        }
+        atom[i].a = es_expansion_name(expansion, atom[i].a);
+        atom[i].b = es_expansion_name(expansion, atom[i].b);
     }
-    atom.a = es_expansion_name(expansion, atom.a);
-    atom.b = es_expansion_name(expansion, atom.b);
-    return es_expansion_add_named(expansion, atom);
+    return es_expansion_add_named(expansion, atom, is_wide);
 }
 
 // Adds the rest behind the atoms of the candidate. Ground facts are out of it already, so that
 // without a binding no atom needs to be looked up.
-static inline ES_HOST_DEVICE void es_expansion_add_rest(EsExpansion *expansion,
-                                                        const EsGoalBinding *binding) {
+ES_PROOF_INLINE ES_HOST_DEVICE void
+es_expansion_add_rest(EsExpansion *expansion, const EsGoalBinding *binding, int is_wide) {
+    const EsKnowledgeGraph *graph = expansion->graph;
     int goes_on = expansion->n_atoms <= expansion->settings->max_atoms && !expansion->is_refuted;
-    for (int32_t i = 0; i < expansion->n_rest && goes_on; i++) {
-        EsAtom atom = expansion->rest[i];
-        if (binding->count > 0) {
-            goes_on = es_expansion_add(expansion, atom, binding);
-            continue;
+    for (int32_t i = 0; i < expansion->n_rest && goes_on && binding->count == 0; i++) {
+        EsAtom cell = expansion->rest[i];
+        cell.a = es_expansion_name(expansion, cell.a);
+        cell.b = es_expansion_name(expansion, cell.b);
+        goes_on = es_expansion_append(expansion, cell);
+    }
+    for (int32_t i = 0; i < expansion->n_rest && goes_on && binding->count > 0;) {
+        EsAtom atom[ES_ATOM_MAX_CELLS];
+        int n_cells = es_proof_cells(graph, expansion->rest[i].predicate, is_wide);
+        atom[0] = expansion->rest[i];
+        if (n_cells == 2) {
+            atom[1] = expansion->rest[i + 1];
         }
-        atom.a = es_expansion_name(expansion, atom.a);
-        atom.b = es_expansion_name(expansion, atom.b);
-        goes_on = es_expansion_append(expansion, atom);
+        goes_on = es_expansion_add(expansion, atom, binding, is_wide);
+        i += n_cells;
     }
 }
 
@@ -420,23 +507,27 @@ static inline ES_HOST_DEVICE int32_t es_proof_instance(const EsKnowledgeGraph *g
 }
 
 // Candidates body + rest, one per rule whose head unifies. Returns 0 at a proof.
-static inline ES_HOST_DEVICE int es_expansion_apply_rules(EsExpansion *expansion) {
+ES_PROOF_INLINE ES_HOST_DEVICE int es_expansion_apply_rules(EsExpansion *expansion, int is_wide) {
     int32_t n_rules, terms[ES_HORN_MAX_VARIABLES];
     const EsKnowledgeGraph *graph = expansion->graph;
-    const EsHornRule *rules = es_kg_rules_of(graph, expansion->goal.predicate, &n_rules);
+    const EsHornRule *rules = es_kg_rules_of(graph, expansion->goal[0].predicate, &n_rules);
     for (int32_t r = 0; r < n_rules; r++) {
         EsGoalBinding binding;
-        if (!es_proof_unify_head(graph, &rules[r], expansion->goal, terms, &binding)) {
+        if (!es_proof_unify_head_as(graph, &rules[r], expansion->goal, terms, &binding, is_wide)) {
             continue;
         }
         es_expansion_begin_candidate(expansion);
-        for (int i = 0, goes_on = 1; i < rules[r].n_body && goes_on; i++) {
-            EsAtom atom = rules[r].body[i];
-            atom.a = es_proof_instance(graph, terms, atom.a);
-            atom.b = es_proof_instance(graph, terms, atom.b);
-            goes_on = es_expansion_add(expansion, atom, &binding);
+        for (int i = 0, goes_on = 1; i < rules[r].n_body && goes_on;) {
+            EsAtom atom[ES_ATOM_MAX_CELLS];
+            int n_cells = es_proof_cells(graph, rules[r].body[i].predicate, is_wide);
+            for (int k = 0; k < n_cells; k++, i++) {
+                atom[k] = rules[r].body[i];
+                atom[k].a = es_proof_instance(graph, terms, atom[k].a);
+                atom[k].b = es_proof_instance(graph, terms, atom[k].b);
+            }
+            goes_on = es_expansion_add(expansion, atom, &binding, is_wide);
         }
-        es_expansion_add_rest(expansion, &binding);
+        es_expansion_add_rest(expansion, &binding, is_wide);
         if (!es_expansion_end_candidate(expansion)) {
             return 0;
         }
@@ -446,7 +537,7 @@ static inline ES_HOST_DEVICE int es_expansion_apply_rules(EsExpansion *expansion
 
 // --- facts ---
 
-// Facts that may unify with a goal that has a free argument, in sorted order.
+// Facts that may unify with a goal of at most two arguments, one of them free, in sorted order.
 static inline ES_HOST_DEVICE EsAtomSpan es_proof_matching_facts(const EsKnowledgeGraph *graph,
                                                                 EsAtom goal) {
     if (goal.a <= graph->n_constants) {
@@ -456,67 +547,129 @@ static inline ES_HOST_DEVICE EsAtomSpan es_proof_matching_facts(const EsKnowledg
                                         : es_kg_facts_of(graph, goal.predicate);
 }
 
-// Terms that a fact will fill in: -1 its a, -2 its b.
-static inline ES_HOST_DEVICE int32_t es_expansion_mark(EsExpansion *expansion, int32_t term) {
-    if (term > expansion->graph->n_constants) {
-        if (term == expansion->goal.a) {
-            return -1;
+// Terms that a fact will fill in: -1 its first, -2 its second, ...
+ES_PROOF_INLINE ES_HOST_DEVICE int32_t es_expansion_mark(EsExpansion *expansion, int n_cells,
+                                                         int32_t term) {
+    for (int i = 0; i < n_cells && term > expansion->graph->n_constants; i++) {
+        if (term == expansion->goal[i].a) {
+            return -1 - 2 * i;
         }
-        if (term == expansion->goal.b) {
-            return -2;
+        if (term == expansion->goal[i].b) {
+            return -2 - 2 * i;
         }
     }
     return es_expansion_name(expansion, term);
 }
 
+// Rename the rest and mark what a fact will fill in.
+ES_PROOF_INLINE ES_HOST_DEVICE void es_expansion_mark_rest(EsExpansion *expansion, int n_cells,
+                                                           EsAtom *marked) {
+    es_expansion_begin_candidate(expansion);
+    for (int32_t i = 0; i < expansion->n_rest; i++) {
+        marked[i] = expansion->rest[i];
+        marked[i].a = es_expansion_mark(expansion, n_cells, marked[i].a);
+        marked[i].b = es_expansion_mark(expansion, n_cells, marked[i].b);
+    }
+}
+
+// The term that a fact gives for a marked one.
+ES_PROOF_INLINE ES_HOST_DEVICE int32_t es_proof_filled(const EsAtom *fact, int32_t marked) {
+    if (marked >= 0) {
+        return marked;
+    }
+    return marked == -1 ? fact->a : marked == -2 ? fact->b : es_atom_term(fact, -1 - marked);
+}
+
 // The rest under the substitution of one fact, from the marked rest.
-static inline ES_HOST_DEVICE void es_expansion_add_marked(EsExpansion *expansion,
-                                                          const EsAtom *marked, EsAtom fact) {
+ES_PROOF_INLINE ES_HOST_DEVICE void es_expansion_add_marked(EsExpansion *expansion,
+                                                            const EsAtom *marked,
+                                                            const EsAtom *fact, int is_wide) {
     int goes_on = 1;
-    for (int32_t i = 0; i < expansion->n_rest && goes_on; i++) {
-        EsAtom atom = marked[i];
-        if (atom.a < 0 || atom.b < 0) {
-            atom.a = atom.a >= 0 ? atom.a : (atom.a == -1 ? fact.a : fact.b);
-            atom.b = atom.b >= 0 ? atom.b : (atom.b == -1 ? fact.a : fact.b);
-            goes_on = es_expansion_add_named(expansion, atom);
+    for (int32_t i = 0; i < expansion->n_rest && goes_on;) {
+        EsAtom atom[ES_ATOM_MAX_CELLS];
+        int n_cells = es_proof_cells(expansion->graph, marked[i].predicate, is_wide),
+            is_changed = 0;
+        for (int k = 0; k < n_cells; k++, i++) {
+            atom[k] = marked[i];
+            if (atom[k].a < 0 || atom[k].b < 0) {
+                atom[k].a = es_proof_filled(fact, atom[k].a);
+                atom[k].b = es_proof_filled(fact, atom[k].b);
+                is_changed = 1;
+            }
+        }
+        goes_on = is_changed ? es_expansion_add_named(expansion, atom, is_wide)
+                             : es_expansion_append_atom(expansion, atom, is_wide);
+    }
+}
+
+// Returns whether a fact has the constants of a goal of three or four arguments, and one term where
+// that has one variable twice.
+static inline ES_HOST_DEVICE int es_proof_matches(const EsKnowledgeGraph *graph, const EsAtom *goal,
+                                                  const EsAtom *fact) {
+    for (int i = 0; i < graph->arities[goal->predicate]; i++) {
+        int32_t term = es_atom_term(goal, i), wanted = term;
+        for (int k = 0; k < i && term > graph->n_constants; k++) {
+            wanted = es_atom_term(goal, k) == term ? es_atom_term(fact, k) : wanted;
+        }
+        if (wanted <= graph->n_constants && wanted != es_atom_term(fact, i)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+// Candidates rest, one per fact of two cells that unifies. Returns 0 at a proof.
+static inline ES_HOST_DEVICE int es_expansion_apply_wide_facts(EsExpansion *expansion,
+                                                               EsAtom *marked) {
+    const EsKnowledgeGraph *graph = expansion->graph;
+    EsWideSpan facts = es_kg_wide_facts(graph, expansion->goal);
+    int is_query = expansion->query->predicate == expansion->goal[0].predicate;
+    es_expansion_mark_rest(expansion, 2, marked);
+    for (int32_t i = facts.begin; i < facts.end; i++) {
+        const EsAtom *fact = graph->wide.atoms + 2 * (size_t)facts.order[i];
+        if (!es_proof_matches(graph, expansion->goal, fact) ||
+            (is_query && es_wide_atom_equals(fact, expansion->query))) {
             continue;
         }
-        goes_on = es_expansion_append(expansion, atom);
+        es_expansion_begin_candidate(expansion);
+        es_expansion_add_marked(expansion, marked, fact, 1);
+        if (!es_expansion_end_candidate(expansion)) {
+            return 0;
+        }
     }
+    return 1;
 }
 
 // Candidates rest, one per fact that unifies. Returns 0 at a proof.
 //
 // Only ground atoms are pruned, so that the variables which stay, and their order, are the same for
 // every fact: the rest is renamed once, and each fact fills in its constants.
-static inline ES_HOST_DEVICE int es_expansion_apply_facts(EsExpansion *expansion) {
+ES_PROOF_INLINE ES_HOST_DEVICE int es_expansion_apply_facts(EsExpansion *expansion, int is_wide) {
     const EsKnowledgeGraph *graph = expansion->graph;
-    EsAtom goal = expansion->goal;
+    EsAtom goal = expansion->goal[0];
     EsAtom marked[ES_PROOF_MAX_ATOMS];
-    if (goal.a <= graph->n_constants && goal.b <= graph->n_constants) {
-        if (!es_proof_holds(graph, goal, expansion->query)) {
+    if (es_proof_is_ground_as(graph, expansion->goal, is_wide)) {
+        if (!es_proof_holds_as(graph, expansion->goal, expansion->query, is_wide)) {
             return 1;
         }
         EsGoalBinding none;
         none.count = 0;
         es_expansion_begin_candidate(expansion);
-        es_expansion_add_rest(expansion, &none);
+        es_expansion_add_rest(expansion, &none, is_wide);
         return es_expansion_end_candidate(expansion);
     }
-    es_expansion_begin_candidate(expansion);
-    for (int32_t i = 0; i < expansion->n_rest; i++) {
-        marked[i] = expansion->rest[i];
-        marked[i].a = es_expansion_mark(expansion, marked[i].a);
-        marked[i].b = es_expansion_mark(expansion, marked[i].b);
+    if (es_proof_cells(graph, goal.predicate, is_wide) == 2) {
+        return es_expansion_apply_wide_facts(expansion, marked);
     }
+    es_expansion_mark_rest(expansion, 1, marked);
     EsAtomSpan facts = es_proof_matching_facts(graph, goal);
     for (int32_t i = 0; i < facts.count; i++) {
-        EsAtom fact = facts.atoms[i];
-        if (es_atom_equals(fact, expansion->query) || (goal.a == goal.b && fact.a != fact.b)) {
+        const EsAtom *fact = &facts.atoms[i];
+        if (es_atom_equals(*fact, *expansion->query) || (goal.a == goal.b && fact->a != fact->b)) {
             continue;
         }
         es_expansion_begin_candidate(expansion);
-        es_expansion_add_marked(expansion, marked, fact);
+        es_expansion_add_marked(expansion, marked, fact, is_wide);
         if (!es_expansion_end_candidate(expansion)) {
             return 0;
         }
@@ -556,14 +709,51 @@ static inline ES_HOST_DEVICE EsProofOutcome es_proof_keep_ordinary(const EsKnowl
     return outcome;
 }
 
-// The successors of a state of at most ES_PROOF_MAX_ATOMS atoms, when `query` is to be
+// Resolves the goal of a state without terminal atoms. Returns 0 at a proof.
+ES_PROOF_INLINE ES_HOST_DEVICE int es_proof_resolve(const EsKnowledgeGraph *graph,
+                                                    const EsProofSettings *settings,
+                                                    const EsAtom *query, const EsAtom *kept,
+                                                    int32_t n_atoms, const EsVisitedGoals *visited,
+                                                    EsSuccessors *out, int is_wide) {
+    EsExpansion expansion;
+    expansion.graph = graph;
+    expansion.settings = settings;
+    expansion.visited = visited;
+    expansion.out = out;
+    expansion.query = query;
+    expansion.n_rest = 0;
+    expansion.has_tests = graph->has_tests;
+    int32_t selected = es_proof_select_as(graph, kept, n_atoms, settings->selection, is_wide);
+    expansion.goal[0] = kept[selected];
+    if (es_proof_cells(graph, kept[selected].predicate, is_wide) == 2) {
+        expansion.goal[1] = kept[selected + 1];
+    }
+    for (int32_t i = 0, n_cells; i < n_atoms; i += n_cells) {
+        n_cells = es_proof_cells(graph, kept[i].predicate, is_wide);
+        int is_rest = i != selected && !es_proof_holds_as(graph, &kept[i], query, is_wide);
+        for (int32_t k = 0; k < n_cells && is_rest; k++) {
+            expansion.rest[expansion.n_rest++] = kept[i + k];
+        }
+    }
+    return es_expansion_apply_rules(&expansion, is_wide) &&
+           es_expansion_apply_facts(&expansion, is_wide);
+}
+
+static inline ES_HOST_DEVICE int
+es_proof_resolve_wide(const EsKnowledgeGraph *graph, const EsProofSettings *settings,
+                      const EsAtom *query, const EsAtom *kept, int32_t n_atoms,
+                      const EsVisitedGoals *visited, EsSuccessors *out) {
+    return es_proof_resolve(graph, settings, query, kept, n_atoms, visited, out, 1);
+}
+
+// The successors of a state of at most ES_PROOF_MAX_ATOMS cells, when the atom `query` is to be
 // proved: rules in the order of their file, then facts in sorted order, without duplicates and
 // without `visited` (may be NULL). The query itself is never used as a fact. A proof leaves True as
 // the only successor, no successor leaves False.
 static inline ES_HOST_DEVICE void es_proof_expand(const EsKnowledgeGraph *graph,
-                                                  const EsProofSettings *settings, EsAtom query,
-                                                  const EsAtom *state, int32_t n_atoms,
-                                                  const EsVisitedGoals *visited,
+                                                  const EsProofSettings *settings,
+                                                  const EsAtom *query, const EsAtom *state,
+                                                  int32_t n_atoms, const EsVisitedGoals *visited,
                                                   EsSuccessors *out) {
     EsAtom kept[ES_PROOF_MAX_ATOMS];
     out->outcome = ES_PROOF_OPEN;
@@ -574,22 +764,10 @@ static inline ES_HOST_DEVICE void es_proof_expand(const EsKnowledgeGraph *graph,
         es_successors_end(out, graph, outcome);
         return;
     }
-    EsExpansion expansion;
-    expansion.graph = graph;
-    expansion.settings = settings;
-    expansion.visited = visited;
-    expansion.out = out;
-    expansion.query = query;
-    expansion.n_rest = 0;
-    expansion.has_tests = graph->has_tests;
-    int32_t selected = es_proof_select(graph, kept, n_atoms, settings->selection);
-    expansion.goal = kept[selected];
-    for (int32_t i = 0; i < n_atoms; i++) {
-        if (i != selected && !es_proof_holds(graph, kept[i], query)) {
-            expansion.rest[expansion.n_rest++] = kept[i];
-        }
-    }
-    if (!es_expansion_apply_rules(&expansion) || !es_expansion_apply_facts(&expansion)) {
+    int goes_on = graph->has_wide
+                      ? es_proof_resolve_wide(graph, settings, query, kept, n_atoms, visited, out)
+                      : es_proof_resolve(graph, settings, query, kept, n_atoms, visited, out, 0);
+    if (!goes_on) {
         es_successors_end(out, graph, ES_PROOF_PROVED);
     } else if (out->count == 0) {
         es_successors_end(out, graph, ES_PROOF_FAILED);
@@ -600,5 +778,7 @@ static inline ES_HOST_DEVICE void es_proof_expand(const EsKnowledgeGraph *graph,
         out->start[++out->count] = end + 1;
     }
 }
+
+#pragma GCC diagnostic pop
 
 #endif

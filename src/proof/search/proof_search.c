@@ -1,6 +1,6 @@
 // The parts that all kinds of search share: paths of visited states, batches of expanded states
 // with their successors, settings, and the replay of a proof. The kinds themselves are in
-// proof_search_tree.c and proof_search_walk.c.
+// proof_search_kinds.c.
 #include "proof/search/proof_search.h"
 
 #include <math.h>
@@ -23,6 +23,8 @@ const char *const es_search_kind_names[ES_N_SEARCH_KINDS] = {"breadth", "best_fi
 
 EsStatus es_proof_path_create(int32_t max_depth, int32_t max_atoms, EsProofPath *path) {
     size_t bytes = 0, n_states = (size_t)max_depth;
+    // the query fits, whatever the limit
+    max_atoms = ES_MAX(max_atoms, ES_ATOM_MAX_CELLS);
     size_t hash = es_slab_add(&bytes, n_states * sizeof *path->hash);
     size_t atoms = es_slab_add(&bytes, n_states * (size_t)max_atoms * sizeof *path->atoms);
     size_t n_atoms = es_slab_add(&bytes, n_states * sizeof *path->n_atoms);
@@ -176,7 +178,7 @@ EsStatus es_search_score(EsProofSearch *search) {
                               .successors = batch->successors,
                               .n_states = batch->n_states,
                               .selection = search->settings.selection,
-                              .queries = &search->query,
+                              .queries = search->query,
                               .n_queries = 1};
     float *value = es_search_uses_values(search) ? batch->value : NULL;
     ES_TRY(search->guide->score(search->guide->context, &choices, batch->log_probability, value));
@@ -344,11 +346,12 @@ void es_proof_search_destroy(EsProofSearch *search) {
 
 // --- a query ---
 
-EsStatus es_proof_search_find(EsProofSearch *search, EsAtom query, EsProofAnswer *answer) {
+EsStatus es_proof_search_find(EsProofSearch *search, const EsAtom *query, EsProofAnswer *answer) {
     memset(answer, 0, sizeof *answer);
     answer->depth = ES_KG_DEPTH_NONE;
     ES_TRY(es_proof_check_query(search->graph, query));
-    search->query = query;
+    search->query_cells = es_kg_cells(search->graph, query->predicate);
+    memcpy(search->query, query, (size_t)search->query_cells * sizeof *query);
     search->answer = answer;
     ES_TRY(is_walking(search->settings.kind) ? es_search_walks(search) : es_search_tree(search));
     if (answer->is_proved) {
@@ -366,10 +369,10 @@ EsStatus es_proof_search_find(EsProofSearch *search, EsAtom query, EsProofAnswer
 // --- replay ---
 
 static EsProofOutcome replay_actions(const EsKnowledgeGraph *graph, const EsProofSettings *listing,
-                                     EsAtom query, const int32_t *actions, int32_t n_actions,
+                                     const EsAtom *query, const int32_t *actions, int32_t n_actions,
                                      EsProofPath *path, EsSuccessors *successors) {
-    EsAtomSpan state = {&query, 1};
-    uint64_t hash = es_proof_hash(&query, 1);
+    EsAtomSpan state = {query, es_kg_cells(graph, query->predicate)};
+    uint64_t hash = es_proof_hash(state.atoms, state.count);
     for (int32_t i = 0; i < n_actions; i++) {
         es_proof_path_push(path, state, hash);
         state = es_proof_path_goals(path, i);
@@ -389,7 +392,7 @@ static EsProofOutcome replay_actions(const EsKnowledgeGraph *graph, const EsProo
 }
 
 EsStatus es_proof_replay(const EsKnowledgeGraph *graph, const EsProofSearchSettings *settings,
-                         EsAtom query, const int32_t *actions, int32_t n_actions,
+                         const EsAtom *query, const int32_t *actions, int32_t n_actions,
                          EsProofOutcome *outcome) {
     EsSuccessors successors = {0};
     EsProofPath path = {0};

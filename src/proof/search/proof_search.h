@@ -8,7 +8,7 @@
 //
 //     EsProofSearchSettings settings = es_proof_search_defaults();
 //     EsProofSearch *search; ES_TRY(es_proof_search_create(graph, &settings, NULL, &search));
-//     EsProofAnswer answer; ES_TRY(es_proof_search_find(search, query, &answer));
+//     EsProofAnswer answer; ES_TRY(es_proof_search_find(search, &query, &answer));
 //     es_proof_search_destroy(search);
 #ifndef ES_PROOF_PROOF_SEARCH_H
 #define ES_PROOF_PROOF_SEARCH_H
@@ -86,13 +86,13 @@ void es_proof_search_destroy(EsProofSearch *search);
 
 // ARGUMENT when the query is not an atom over the graph's constants and predicates; failures of the
 // guide are passed on.
-EsStatus es_proof_search_find(EsProofSearch *search, EsAtom query, EsProofAnswer *answer);
+EsStatus es_proof_search_find(EsProofSearch *search, const EsAtom *query, EsProofAnswer *answer);
 
 // Take the actions from the query on. PROVED: the last of them, and none before, led to True. OPEN:
 // they end in a state that is not terminal. FAILED: one of them is no successor, or led to a
 // terminal state too early or other than True.
 EsStatus es_proof_replay(const EsKnowledgeGraph *graph, const EsProofSearchSettings *settings,
-                         EsAtom query, const int32_t *actions, int32_t n_actions,
+                         const EsAtom *query, const int32_t *actions, int32_t n_actions,
                          EsProofOutcome *outcome);
 
 ES_EXTERN_C_END

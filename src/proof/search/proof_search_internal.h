@@ -84,7 +84,8 @@ struct EsProofSearch {
     int32_t first_proof; // entry whose state was the first to be proved
     double weight;       // sum over proofs of exp(log_probability / temperature)
     // of the query at hand
-    EsAtom query;
+    EsAtom query[ES_ATOM_MAX_CELLS];
+    int32_t query_cells;
     EsProofAnswer *answer;
 };
 

@@ -12,7 +12,7 @@
 
 typedef struct Build {
     const EsKnowledgeGraph *graph;
-    EsAtom query;
+    const EsAtom *query;
     EsProofNode *nodes; // as in the tree, with variables
     int32_t n_nodes;
     int32_t open[ES_PROOF_MAX_ATOMS + ES_HORN_MAX_BODY]; // nodes
@@ -41,9 +41,12 @@ static int32_t value_of(const Build *build, int32_t term) {
     return term;
 }
 
-static EsAtom atom_of(const Build *build, int32_t node) {
-    EsAtom atom = build->nodes[node].atom;
-    return (EsAtom){atom.predicate, value_of(build, atom.a), value_of(build, atom.b)};
+static EsWideAtom atom_of(const Build *build, int32_t node) {
+    EsWideAtom atom = build->nodes[node].whole;
+    for (int i = 0; i < build->graph->arities[atom.cells->predicate]; i++) {
+        es_atom_set_term(atom.cells, i, value_of(build, es_atom_term(atom.cells, i)));
+    }
+    return atom;
 }
 
 static int unify(Build *build, int32_t x, int32_t y) {
@@ -80,12 +83,28 @@ static void go_back(Build *build, const Mark *mark) {
 }
 
 // Returns whether an atom needs no proof: a fact that may be used or a comparison that is true.
-static int holds(const EsKnowledgeGraph *graph, EsAtom atom, EsAtom query) {
-    if (!es_kg_is_test(graph, atom.predicate)) {
+static int holds(const EsKnowledgeGraph *graph, const EsAtom *atom, const EsAtom *query) {
+    if (!es_kg_is_test(graph, atom->predicate)) {
         return es_proof_holds(graph, atom, query);
     }
-    return atom.a <= graph->n_constants && atom.b <= graph->n_constants &&
-           es_kg_test_holds(graph, atom);
+    return es_proof_is_ground(graph, atom) && es_kg_test_holds(graph, atom);
+}
+
+// Gives the variables of an atom the names of a state, by first occurrence.
+static void rename_variables(const EsKnowledgeGraph *graph, EsAtom *atom, int32_t *names,
+                             int32_t *n_names) {
+    for (int i = 0; i < graph->arities[atom->predicate]; i++) {
+        int32_t term = es_atom_term(atom, i), k = 0;
+        if (term > graph->n_constants) {
+            while (k < *n_names && names[k] != term) {
+                k++;
+            }
+            if (k == *n_names) {
+                names[(*n_names)++] = term;
+            }
+            es_atom_set_term(atom, i, graph->n_constants + 1 + k);
+        }
+    }
 }
 
 // The nodes from first_new on and then the rest, without those that are facts, must be the state
@@ -93,59 +112,68 @@ static int holds(const EsKnowledgeGraph *graph, EsAtom atom, EsAtom query) {
 static int opens_as(Build *build, const Mark *mark, EsAtomSpan wanted) {
     const EsKnowledgeGraph *graph = build->graph;
     int32_t names[2 * ES_PROOF_MAX_ATOMS];
-    int32_t n_names = 0, n_new = build->n_nodes - mark->n_nodes;
+    int32_t n_names = 0, n_cells = 0, n_new = build->n_nodes - mark->n_nodes;
     build->n_open = 0;
     for (int32_t i = 0; i < n_new + mark->n_open; i++) {
         int32_t node = i < n_new ? mark->n_nodes + i : mark->open[i - n_new];
         if (i - n_new == mark->selected) {
             continue;
         }
-        EsAtom atom = atom_of(build, node);
-        if (holds(graph, atom, build->query)) {
+        EsWideAtom atom = atom_of(build, node);
+        int32_t n_more = es_kg_cells(graph, atom.cells->predicate);
+        if (holds(graph, atom.cells, build->query)) {
             continue;
         }
-        if (build->n_open == wanted.count) {
+        if (n_cells + n_more > wanted.count) {
             return 0;
         }
-        for (int side = 0; side < 2; side++) {
-            int32_t *term = side == 0 ? &atom.a : &atom.b, k = 0;
-            if (*term > graph->n_constants) {
-                while (k < n_names && names[k] != *term) {
-                    k++;
-                }
-                if (k == n_names) {
-                    names[n_names++] = *term;
-                }
-                *term = graph->n_constants + 1 + k;
-            }
-        }
-        if (!es_atom_equals(atom, wanted.atoms[build->n_open])) {
+        rename_variables(graph, atom.cells, names, &n_names);
+        if (!es_goals_equal(atom.cells, wanted.atoms + n_cells, n_more)) {
             return 0;
         }
+        n_cells += n_more;
         build->open[build->n_open++] = node;
     }
-    return build->n_open == wanted.count;
+    return n_cells == wanted.count;
 }
 
 // A term of a rule whose variables follow `base` in the proof.
 static int32_t rule_term(int32_t base, int32_t term) { return term < 0 ? base - term : term; }
 
+static int unify_atoms(Build *build, const EsAtom *x, const EsAtom *y) {
+    for (int i = 0; i < build->graph->arities[x->predicate]; i++) {
+        if (!unify(build, es_atom_term(x, i), es_atom_term(y, i))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+// An atom of a rule in the variables of the proof.
+static EsWideAtom rule_atom(const Build *build, int32_t base, const EsAtom *atom) {
+    int32_t terms[ES_KG_MAX_ARITY];
+    int arity = build->graph->arities[atom->predicate];
+    for (int i = 0; i < arity; i++) {
+        terms[i] = rule_term(base, es_atom_term(atom, i));
+    }
+    return es_wide_atom_make(atom->predicate, terms, arity);
+}
+
 static int try_rule(Build *build, const Mark *mark, const EsHornRule *rule, EsAtomSpan wanted) {
     int32_t goal = mark->open[mark->selected],
             base = build->graph->n_constants + build->n_variables;
-    EsAtom atom = atom_of(build, goal);
+    EsWideAtom atom = atom_of(build, goal);
     memset(build->bound + build->n_variables, 0, (size_t)rule->n_variables * sizeof *build->bound);
     build->n_variables += rule->n_variables;
-    for (int k = 0; k < rule->n_body; k++) {
-        EsAtom body = rule->body[k];
-        int is_test = es_kg_is_test(build->graph, body.predicate);
+    const EsKnowledgeGraph *graph = build->graph;
+    for (int k = 0; k < rule->n_body; k += es_kg_cells(graph, rule->body[k].predicate)) {
+        int is_test = es_kg_is_test(graph, rule->body[k].predicate);
         build->nodes[build->n_nodes++] =
-            (EsProofNode){{body.predicate, rule_term(base, body.a), rule_term(base, body.b)},
-                          is_test ? ES_PROOF_NODE_TEST : ES_PROOF_NODE_FACT,
-                          0};
+            (EsProofNode){.whole = rule_atom(build, base, &rule->body[k]),
+                          .rule = is_test ? ES_PROOF_NODE_TEST : ES_PROOF_NODE_FACT};
     }
-    if (unify(build, rule_term(base, rule->head.a), atom.a) &&
-        unify(build, rule_term(base, rule->head.b), atom.b) && opens_as(build, mark, wanted)) {
+    EsWideAtom head = rule_atom(build, base, &rule->head);
+    if (unify_atoms(build, head.cells, atom.cells) && opens_as(build, mark, wanted)) {
         build->nodes[goal].rule = (int32_t)(rule - build->graph->rules);
         build->nodes[goal].first = mark->n_nodes;
         return 1;
@@ -154,10 +182,12 @@ static int try_rule(Build *build, const Mark *mark, const EsHornRule *rule, EsAt
     return 0;
 }
 
-static int try_fact(Build *build, const Mark *mark, EsAtom fact, EsAtomSpan wanted) {
-    EsAtom atom = atom_of(build, mark->open[mark->selected]);
-    if (!es_atom_equals(fact, build->query) && unify(build, atom.a, fact.a) &&
-        unify(build, atom.b, fact.b) && opens_as(build, mark, wanted)) {
+static int try_fact(Build *build, const Mark *mark, const EsAtom *fact, EsAtomSpan wanted) {
+    EsWideAtom atom = atom_of(build, mark->open[mark->selected]);
+    int n_cells = es_kg_cells(build->graph, fact->predicate);
+    int is_query =
+        fact->predicate == build->query->predicate && es_goals_equal(fact, build->query, n_cells);
+    if (!is_query && unify_atoms(build, atom.cells, fact) && opens_as(build, mark, wanted)) {
         return 1;
     }
     go_back(build, mark);
@@ -166,20 +196,31 @@ static int try_fact(Build *build, const Mark *mark, EsAtom fact, EsAtomSpan want
 
 static int take_step(Build *build, const Mark *mark, EsAtomSpan wanted) {
     const EsKnowledgeGraph *graph = build->graph;
-    EsAtom goal = atom_of(build, mark->open[mark->selected]);
+    EsWideAtom atom = atom_of(build, mark->open[mark->selected]);
+    const EsAtom *goal = atom.cells;
     int32_t n_rules;
-    const EsHornRule *rules = es_kg_rules_of(graph, goal.predicate, &n_rules);
+    const EsHornRule *rules = es_kg_rules_of(graph, goal->predicate, &n_rules);
     for (int32_t r = 0; r < n_rules; r++) {
         if (try_rule(build, mark, &rules[r], wanted)) {
             return 1;
         }
     }
-    if (goal.a <= graph->n_constants && goal.b <= graph->n_constants) {
-        return es_kg_has_fact(graph, goal) && try_fact(build, mark, goal, wanted);
+    if (es_proof_is_ground(graph, goal)) {
+        return es_kg_is_fact(graph, goal) && try_fact(build, mark, goal, wanted);
     }
-    EsAtomSpan facts = es_proof_matching_facts(graph, goal);
-    for (int32_t i = 0; i < facts.count; i++) {
-        if (try_fact(build, mark, facts.atoms[i], wanted)) {
+    int is_wide = es_kg_cells(graph, goal->predicate) == 2;
+    EsAtomSpan facts = {NULL, 0};
+    EsWideSpan wide = {NULL, 0, 0};
+    if (is_wide) {
+        wide = es_kg_wide_facts(graph, goal);
+    } else {
+        facts = es_proof_matching_facts(graph, *goal);
+    }
+    int32_t n_facts = is_wide ? wide.end - wide.begin : facts.count;
+    for (int32_t i = 0; i < n_facts; i++) {
+        const EsAtom *fact =
+            is_wide ? graph->wide.atoms + 2 * (size_t)wide.order[wide.begin + i] : &facts.atoms[i];
+        if (try_fact(build, mark, fact, wanted)) {
             return 1;
         }
     }
@@ -190,7 +231,9 @@ static int take_step(Build *build, const Mark *mark, EsAtomSpan wanted) {
 
 static EsStatus check_states(const EsKnowledgeGraph *graph, const EsAtomSpan *states,
                              int32_t n_states) {
-    if (n_states < 1 || states[0].count != 1) {
+    if (n_states < 1 || states[0].count < 1 || states[0].atoms[0].predicate < 0 ||
+        states[0].atoms[0].predicate > graph->n_predicates ||
+        states[0].count != es_kg_cells(graph, states[0].atoms[0].predicate)) {
         return ES_FAIL(ARGUMENT, "a proof of %d states; the first must be the query alone",
                        n_states);
     }
@@ -200,12 +243,24 @@ static EsStatus check_states(const EsKnowledgeGraph *graph, const EsAtomSpan *st
                            states[i].count, ES_PROOF_MAX_ATOMS);
         }
     }
-    return es_proof_check_query(graph, states[0].atoms[0]);
+    return es_proof_check_query(graph, states[0].atoms);
+}
+
+// Atoms in cells.
+static int32_t count_atoms(const EsKnowledgeGraph *graph, const EsAtom *cells, int32_t n_cells) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < n_cells; i += es_kg_cells(graph, cells[i].predicate)) {
+        n++;
+    }
+    return n;
 }
 
 static EsStatus follow_states(Build *build, EsGoalSelection selection, const EsAtomSpan *states,
                               int32_t n_states) {
-    build->nodes[0] = (EsProofNode){build->query, ES_PROOF_NODE_FACT, 0};
+    const EsKnowledgeGraph *graph = build->graph;
+    build->nodes[0] = (EsProofNode){.rule = ES_PROOF_NODE_FACT};
+    memcpy(build->nodes[0].cells, build->query,
+           (size_t)es_kg_cells(graph, build->query->predicate) * sizeof(EsAtom));
     build->n_nodes = build->n_open = 1;
     build->open[0] = 0;
     for (int32_t i = 0; i < n_states; i++) {
@@ -213,15 +268,15 @@ static EsStatus follow_states(Build *build, EsGoalSelection selection, const EsA
         if (i + 1 < n_states) {
             wanted = states[i + 1];
         }
-        Mark mark = set_mark(
-            build, es_proof_select(build->graph, states[i].atoms, states[i].count, selection));
+        int32_t selected = es_proof_select(graph, states[i].atoms, states[i].count, selection);
+        Mark mark = set_mark(build, count_atoms(graph, states[i].atoms, selected));
         if (!take_step(build, &mark, wanted)) {
             return ES_FAIL(ARGUMENT, "state %d of %d of a proof is not followed by the next one", i,
                            n_states);
         }
     }
     for (int32_t i = 0; i < build->n_nodes; i++) {
-        build->nodes[i].atom = atom_of(build, i);
+        build->nodes[i].whole = atom_of(build, i);
     }
     return ES_STATUS_OK;
 }
@@ -233,7 +288,7 @@ EsStatus es_proof_tree_create(const EsKnowledgeGraph *graph, EsGoalSelection sel
     Build build;
     memset(&build, 0, sizeof build);
     build.graph = graph;
-    build.query = states[0].atoms[0];
+    build.query = states[0].atoms;
     // one rule per step, and one more that is tried and given up
     size_t n_steps = (size_t)n_states + 1, bytes = 0;
     size_t nodes = es_slab_add(&bytes, (1 + n_steps * ES_HORN_MAX_BODY) * sizeof *build.nodes);
@@ -276,9 +331,13 @@ static int match_term(int32_t *terms, int32_t pattern, int32_t term) {
     return *bound == term;
 }
 
-static int match(int32_t *terms, EsAtom pattern, EsAtom atom) {
-    return pattern.predicate == atom.predicate && match_term(terms, pattern.a, atom.a) &&
-           match_term(terms, pattern.b, atom.b);
+static int match(const EsKnowledgeGraph *graph, int32_t *terms, const EsAtom *pattern,
+                 const EsAtom *atom) {
+    int is_same = pattern->predicate == atom->predicate;
+    for (int i = 0; i < graph->arities[pattern->predicate] && is_same; i++) {
+        is_same = match_term(terms, es_atom_term(pattern, i), es_atom_term(atom, i));
+    }
+    return is_same;
 }
 
 // A node without children.
@@ -289,7 +348,7 @@ static EsStatus check_leaf(const EsProofTree *tree, int32_t i) {
     if (is_test != (node.rule == ES_PROOF_NODE_TEST) || i == 0) {
         return ES_FAIL(INPUT, "node %d of a proof cannot be a leaf", i);
     }
-    if (!holds(graph, node.atom, tree->nodes[0].atom)) {
+    if (!holds(graph, node.cells, tree->nodes[0].cells)) {
         return is_test ? ES_FAIL(INPUT, "node %d of a proof is a comparison that does not hold", i)
                        : ES_FAIL(INPUT,
                                  "node %d of a proof is a leaf, but no fact that may be used", i);
@@ -300,24 +359,24 @@ static EsStatus check_leaf(const EsProofTree *tree, int32_t i) {
 static EsStatus check_node(const EsProofTree *tree, int32_t i) {
     const EsKnowledgeGraph *graph = tree->graph;
     EsProofNode node = tree->nodes[i];
-    EsAtom atom = node.atom;
-    if (!es_kg_is_ground(graph, atom)) {
+    if (!es_kg_is_ground(graph, node.cells)) {
         return ES_FAIL(INPUT, "node %d of a proof is not a ground atom of the graph", i);
     }
     if (node.rule == ES_PROOF_NODE_FACT || node.rule == ES_PROOF_NODE_TEST) {
         return check_leaf(tree, i);
     }
     if (node.rule < 0 || node.rule >= graph->n_rules || node.first <= i ||
-        node.first > tree->count - graph->rules[node.rule].n_body) {
+        node.first > tree->count - es_kg_count_body(graph, &graph->rules[node.rule])) {
         return ES_FAIL(INPUT,
                        "node %d of a proof has rule %d and children from %d, which cannot be", i,
                        node.rule, node.first);
     }
     const EsHornRule *rule = &graph->rules[node.rule];
     int32_t terms[ES_HORN_MAX_VARIABLES] = {0};
-    int follows = match(terms, rule->head, atom);
-    for (int k = 0; k < rule->n_body && follows; k++) {
-        follows = match(terms, rule->body[k], tree->nodes[node.first + k].atom);
+    int follows = match(graph, terms, &rule->head, node.cells);
+    int32_t child = node.first;
+    for (int k = 0; k < rule->n_body && follows; k += es_kg_cells(graph, rule->body[k].predicate)) {
+        follows = match(graph, terms, &rule->body[k], tree->nodes[child++].cells);
     }
     return follows
                ? ES_STATUS_OK
@@ -334,7 +393,7 @@ EsStatus es_proof_tree_check(const EsProofTree *tree) {
         const EsProofNode *node = &tree->nodes[i];
         status = check_node(tree, i);
         int is_leaf = status != ES_STATUS_OK || node->rule < 0;
-        int n_body = is_leaf ? 0 : tree->graph->rules[node->rule].n_body;
+        int n_body = is_leaf ? 0 : es_kg_count_body(tree->graph, &tree->graph->rules[node->rule]);
         for (int k = 0; k < n_body && status == ES_STATUS_OK; k++) {
             unsigned char *is_taken = &is_child[node->first + k];
             status = *is_taken
@@ -364,7 +423,7 @@ typedef struct Origin {
 typedef struct Search {
     const EsKnowledgeGraph *graph;
     EsProofSettings settings;
-    EsAtom query;
+    const EsAtom *query;
     EsGoalTable goals;
     Origin *origins; // of each state; owned
     int64_t capacity;
@@ -386,8 +445,8 @@ static EsStatus add_state(Search *search, EsAtomSpan state, uint64_t hash, Origi
 // The number of the last state before True of a proof of `depth` steps, which there is.
 static EsStatus find_last(Search *search, int32_t depth, int32_t *last) {
     EsSuccessors *successors = &search->successors;
-    EsAtomSpan first = {&search->query, 1};
-    ES_TRY(add_state(search, first, es_proof_hash(first.atoms, 1), (Origin){-1, 0}));
+    EsAtomSpan first = {search->query, es_kg_cells(search->graph, search->query->predicate)};
+    ES_TRY(add_state(search, first, es_proof_hash(first.atoms, first.count), (Origin){-1, 0}));
     for (int32_t i = 0; i < search->goals.count; i++) {
         int32_t n_steps = search->origins[i].n_steps + 1;
         EsAtomSpan state = es_goal_table_at(&search->goals, i);
@@ -424,7 +483,7 @@ static EsStatus make_tree(const Search *search, int32_t last, EsProofTree **tree
 }
 
 EsStatus es_proof_tree_find(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
-                            EsAtom query, EsProofTree **tree, EsProverAnswer *answer) {
+                            const EsAtom *query, EsProofTree **tree, EsProverAnswer *answer) {
     *tree = NULL;
     EsProver *prover = NULL;
     ES_ASSERT(!settings->uses_published_naming);
@@ -464,16 +523,13 @@ typedef struct Unfolding {
 } Unfolding;
 
 // `number` is of no use for a test.
-static EsStatus add_node(Unfolding *unfolding, EsAtom atom, int32_t kind, int32_t number) {
+static EsStatus add_node(Unfolding *unfolding, EsWideAtom atom, int32_t kind, int32_t number) {
     int64_t n = unfolding->count;
-    if (n >= ES_PROOF_TREE_MAX_NODES) {
-        return ES_FAIL(MEMORY, "a proof of more than %d atoms", ES_PROOF_TREE_MAX_NODES);
-    }
     ES_TRY(es_proof_array_grow((void **)&unfolding->nodes, sizeof *unfolding->nodes, n, n + 1,
                                &unfolding->node_capacity));
     ES_TRY(es_proof_array_grow((void **)&unfolding->numbers, sizeof *unfolding->numbers, n, n + 1,
                                &unfolding->number_capacity));
-    unfolding->nodes[n] = (EsProofNode){atom, kind, 0};
+    unfolding->nodes[n] = (EsProofNode){.whole = atom, .rule = kind};
     unfolding->numbers[n] = number;
     unfolding->count++;
     return ES_STATUS_OK;
@@ -483,16 +539,26 @@ static EsStatus add_node(Unfolding *unfolding, EsAtom atom, int32_t kind, int32_
 // and no variable of their own.
 static void bind_derivation(const EsClosure *closure, const EsHornRule *rule,
                             const int32_t *numbers, int32_t *terms) {
-    for (int k = 0; k < rule->n_body; k++) {
-        EsAtom body = rule->body[k];
-        if (!es_kg_is_test(closure->graph, body.predicate)) {
-            match(terms, body, es_closure_atom(closure, body.predicate, *numbers++));
+    const EsKnowledgeGraph *graph = closure->graph;
+    for (int k = 0; k < rule->n_body; k += es_kg_cells(graph, rule->body[k].predicate)) {
+        const EsAtom *body = &rule->body[k];
+        if (!es_kg_is_test(graph, body->predicate)) {
+            EsWideAtom atom = es_closure_atom(closure, body->predicate, *numbers++);
+            match(graph, terms, body, atom.cells);
         }
     }
 }
 
-static int32_t bound_term(const int32_t *terms, int32_t term) {
-    return term < 0 ? terms[-1 - term] : term;
+// An atom of a rule with its variables bound.
+static EsWideAtom bound_atom(const EsKnowledgeGraph *graph, const int32_t *bound,
+                             const EsAtom *atom) {
+    int32_t terms[ES_KG_MAX_ARITY];
+    int arity = graph->arities[atom->predicate];
+    for (int i = 0; i < arity; i++) {
+        int32_t term = es_atom_term(atom, i);
+        terms[i] = term < 0 ? bound[-1 - term] : term;
+    }
+    return es_wide_atom_make(atom->predicate, terms, arity);
 }
 
 // Put the body of a node's derivation behind all nodes.
@@ -512,10 +578,9 @@ static EsStatus unfold_node(Unfolding *unfolding, int64_t i) {
     unfolding->nodes[i].rule = derivation.rule;
     unfolding->nodes[i].first = (int32_t)unfolding->count;
     const int32_t *number = derivation.body;
-    for (int k = 0; k < rule->n_body; k++) {
-        EsAtom body = rule->body[k];
-        EsAtom atom = {body.predicate, bound_term(terms, body.a), bound_term(terms, body.b)};
-        if (es_kg_is_test(graph, body.predicate)) {
+    for (int k = 0; k < rule->n_body; k += es_kg_cells(graph, rule->body[k].predicate)) {
+        EsWideAtom atom = bound_atom(graph, terms, &rule->body[k]);
+        if (es_kg_is_test(graph, rule->body[k].predicate)) {
             ES_TRY(add_node(unfolding, atom, ES_PROOF_NODE_TEST, 0));
         } else {
             ES_TRY(add_node(unfolding, atom, ES_PROOF_NODE_FACT, *number++));
@@ -524,19 +589,25 @@ static EsStatus unfold_node(Unfolding *unfolding, int64_t i) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_proof_tree_derive(const EsClosure *closure, EsAtom atom, EsProofTree **tree) {
+EsStatus es_proof_tree_derive(const EsClosure *closure, const EsAtom *atom, EsProofTree **tree,
+                              int *is_too_large) {
     *tree = NULL;
-    const int32_t terms[] = {atom.a, atom.b};
-    int32_t number = es_datalog_find(closure->datalog, atom.predicate, terms);
-    if (number < es_closure_count_facts(closure, atom.predicate)) {
+    *is_too_large = 0;
+    int32_t number = es_closure_find(closure, atom);
+    if (number < es_closure_count_facts(closure, atom->predicate)) {
         return ES_STATUS_OK;
     }
     Unfolding unfolding = {.closure = closure};
     void *made = NULL;
     EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(add_node(&unfolding, atom, ES_PROOF_NODE_FACT, number));
-    for (int64_t i = 0; i < unfolding.count; i++) {
+    EsWideAtom root = es_closure_atom(closure, atom->predicate, number);
+    ES_TRY_GOTO(add_node(&unfolding, root, ES_PROOF_NODE_FACT, number));
+    for (int64_t i = 0; i < unfolding.count && !*is_too_large; i++) {
         ES_TRY_GOTO(unfold_node(&unfolding, i));
+        *is_too_large = unfolding.count > ES_PROOF_TREE_MAX_NODES;
+    }
+    if (*is_too_large) {
+        goto done;
     }
     ES_TRY_GOTO(es_allocate(sizeof **tree, &made));
     *tree = made;

@@ -24,7 +24,11 @@ ES_EXTERN_C_BEGIN
 #define ES_PROOF_NODE_TEST (-2)
 
 typedef struct EsProofNode {
-    EsAtom atom;   // ground
+    union { // ground
+        EsAtom atom;
+        EsAtom cells[ES_ATOM_MAX_CELLS];
+        EsWideAtom whole;
+    };
     int32_t rule;  // of graph->rules, ES_PROOF_NODE_FACT or ES_PROOF_NODE_TEST
     int32_t first; // its children, one per atom of the rule's body, begin at this node; 0: none
 } EsProofNode;
@@ -52,15 +56,16 @@ EsStatus es_proof_tree_check(const EsProofTree *tree);
 // The shortest proof of a ground atom, breadth first; *tree is NULL when there is none within the
 // settings, and `answer` is that of es_prover_find_depth.
 EsStatus es_proof_tree_find(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
-                            EsAtom query, EsProofTree **tree, EsProverAnswer *answer);
+                            const EsAtom *query, EsProofTree **tree, EsProverAnswer *answer);
 
 // the most nodes of a tree of first derivations
 #define ES_PROOF_TREE_MAX_NODES 1000000
 
 // The proof of an atom by the first derivations of a closure with provenance; *tree is NULL when it
-// is not in it or is a fact. A derivation that serves twice is there twice. MEMORY beyond
-// ES_PROOF_TREE_MAX_NODES.
-EsStatus es_proof_tree_derive(const EsClosure *closure, EsAtom atom, EsProofTree **tree);
+// is not in it or is a fact, or when the tree would have over ES_PROOF_TREE_MAX_NODES, which
+// *is_too_large says. A derivation that serves twice is there twice.
+EsStatus es_proof_tree_derive(const EsClosure *closure, const EsAtom *atom, EsProofTree **tree,
+                              int *is_too_large);
 
 ES_EXTERN_C_END
 

@@ -28,7 +28,7 @@ int32_t es_proof_max_candidates(const EsKnowledgeGraph *graph) {
     for (int32_t p = 1; p <= graph->n_predicates; p++) {
         int32_t n_rules;
         es_kg_rules_of(graph, p, &n_rules);
-        most = ES_MAX(most, es_kg_facts_of(graph, p).count + n_rules);
+        most = ES_MAX(most, es_kg_count_facts_of(graph, p) + n_rules);
     }
     return most;
 }
@@ -76,8 +76,8 @@ void es_successors_destroy(EsSuccessors *successors) {
 // a step of its own, by a rule.
 int es_proof_may_end(const EsKnowledgeGraph *graph, EsAtomSpan state, int32_t n_steps) {
     int32_t n_ground = 0;
-    for (int32_t i = 0; i < state.count; i++) {
-        if (state.atoms[i].a <= graph->n_constants && state.atoms[i].b <= graph->n_constants) {
+    for (int32_t i = 0; i < state.count; i += es_kg_cells(graph, state.atoms[i].predicate)) {
+        if (es_proof_is_ground(graph, &state.atoms[i])) {
             int32_t n_rules;
             es_kg_rules_of(graph, state.atoms[i].predicate, &n_rules);
             n_ground++;
@@ -90,7 +90,7 @@ int es_proof_may_end(const EsKnowledgeGraph *graph, EsAtomSpan state, int32_t n_
 }
 
 // Returns whether a proof is one step away from some state of the level [begin, end).
-static int level_has_proof(EsProver *prover, EsAtom query, int32_t begin, int32_t end) {
+static int level_has_proof(EsProver *prover, const EsAtom *query, int32_t begin, int32_t end) {
     for (int32_t i = begin; i < end; i++) {
         EsAtomSpan state = es_goal_table_at(&prover->goals, i);
         es_proof_expand(prover->graph, &prover->deciding, query, state.atoms, state.count, NULL,
@@ -103,7 +103,7 @@ static int level_has_proof(EsProver *prover, EsAtom query, int32_t begin, int32_
 }
 
 // Add the successors of node i that may be proved in n_steps.
-static EsStatus expand_node(EsProver *prover, EsAtom query, int32_t i, int32_t n_steps,
+static EsStatus expand_node(EsProver *prover, const EsAtom *query, int32_t i, int32_t n_steps,
                             EsProverAnswer *answer) {
     EsSuccessors *successors = &prover->successors;
     EsAtomSpan parent = es_goal_table_at(&prover->goals, i);
@@ -123,9 +123,10 @@ static EsStatus expand_node(EsProver *prover, EsAtom query, int32_t i, int32_t n
     return ES_STATUS_OK;
 }
 
-static EsStatus search_levels(EsProver *prover, EsAtom query, EsProverAnswer *answer) {
-    int32_t begin = 0, number;
-    ES_TRY(es_goal_table_add(&prover->goals, &query, 1, es_proof_hash(&query, 1), &number));
+static EsStatus search_levels(EsProver *prover, const EsAtom *query, EsProverAnswer *answer) {
+    int32_t begin = 0, number, n_cells = es_kg_cells(prover->graph, query->predicate);
+    ES_TRY(
+        es_goal_table_add(&prover->goals, query, n_cells, es_proof_hash(query, n_cells), &number));
     for (int32_t depth = 1; depth <= prover->settings.max_depth; depth++) {
         int32_t end = prover->goals.count;
         if (level_has_proof(prover, query, begin, end)) {
@@ -171,6 +172,9 @@ EsStatus es_prover_create(const EsKnowledgeGraph *graph, const EsProverSettings 
                        ES_PROOF_MAX_ATOMS, 1 << 28);
     }
     ES_TRY(es_proof_check_graph(graph));
+    if (settings->uses_published_naming) {
+        ES_TRY(es_kg_check_binary(graph, "the published naming"));
+    }
     void *memory;
     ES_TRY(es_allocate(sizeof(EsProver), &memory));
     EsProver *made = memory;
@@ -203,16 +207,16 @@ void es_prover_destroy(EsProver *prover) {
     es_release(prover);
 }
 
-EsStatus es_proof_check_query(const EsKnowledgeGraph *graph, EsAtom query) {
+EsStatus es_proof_check_query(const EsKnowledgeGraph *graph, const EsAtom *query) {
     if (!es_kg_is_ground(graph, query)) {
-        return ES_FAIL(ARGUMENT,
-                       "the query %d(%d,%d) is not over the graph's %d predicates and %d constants",
-                       query.predicate, query.a, query.b, graph->n_predicates, graph->n_constants);
+        return ES_FAIL(
+            ARGUMENT, "the query %d(%d,%d) is not over the graph's %d predicates and %d constants",
+            query->predicate, query->a, query->b, graph->n_predicates, graph->n_constants);
     }
     return ES_STATUS_OK;
 }
 
-EsStatus es_prover_find_depth(EsProver *prover, EsAtom query, EsProverAnswer *answer) {
+EsStatus es_prover_find_depth(EsProver *prover, const EsAtom *query, EsProverAnswer *answer) {
     memset(answer, 0, sizeof *answer);
     answer->depth = ES_KG_DEPTH_NONE;
     ES_TRY(es_proof_check_query(prover->graph, query));
@@ -236,7 +240,7 @@ typedef struct Worker {
 typedef struct Work {
     Worker *workers;
     const EsAtom *queries;
-    int32_t count;
+    int32_t count, query_cells;
     int32_t *depths;
 } Work;
 
@@ -247,8 +251,9 @@ static void prove_block(void *context, int64_t piece, int worker_index) {
     int64_t end = ES_MIN((piece + 1) * BLOCK, (int64_t)work->count);
     for (int64_t i = piece * BLOCK; i < end && worker->first_error.status == ES_STATUS_OK; i++) {
         EsProverAnswer answer;
+        const EsAtom *query = work->queries + i * work->query_cells;
         es_first_error_capture(&worker->first_error,
-                               es_prover_find_depth(worker->prover, work->queries[i], &answer));
+                               es_prover_find_depth(worker->prover, query, &answer));
         work->depths[i] = answer.depth;
         report->n_proved += answer.depth > 0;
         report->n_unproved += answer.depth == ES_KG_DEPTH_NONE;
@@ -278,7 +283,11 @@ EsStatus es_prover_find_depths(const EsKnowledgeGraph *graph, const EsProverSett
     int n_workers = es_thread_pool_size(pool);
     void *memory;
     ES_TRY(es_allocate((size_t)n_workers * sizeof(Worker), &memory));
-    Work work = {.workers = memory, .queries = queries, .count = count, .depths = depths};
+    Work work = {.workers = memory,
+                 .queries = queries,
+                 .count = count,
+                 .query_cells = graph->query_cells,
+                 .depths = depths};
     EsStatus status = ES_STATUS_OK;
     for (int w = 0; w < n_workers && status == ES_STATUS_OK; w++) {
         status = es_prover_create(graph, settings, &work.workers[w].prover);

@@ -6,7 +6,7 @@
 //
 //     EsProverSettings settings = es_prover_defaults();
 //     EsProver *prover; ES_TRY(es_prover_create(graph, &settings, &prover));
-//     EsProverAnswer answer; ES_TRY(es_prover_find_depth(prover, query, &answer));
+//     EsProverAnswer answer; ES_TRY(es_prover_find_depth(prover, &query, &answer));
 //     es_prover_destroy(prover);
 #ifndef ES_PROOF_PROVER_H
 #define ES_PROOF_PROVER_H
@@ -22,7 +22,7 @@ ES_EXTERN_C_BEGIN
 typedef struct EsProverSettings {
     EsGoalSelection selection;
     int32_t max_depth;         // steps, at least 1
-    int32_t max_atoms;         // of a state, 1 to ES_PROOF_MAX_ATOMS
+    int32_t max_atoms;         // of a state, 1 to ES_PROOF_MAX_ATOMS; see proof_rules.h
     int32_t max_states;        // kept per query, at least 1; memory grows on demand
     int uses_published_naming; // tests alone, see EsProofSettings; visited states are then compared
                                // as sets of atoms
@@ -57,7 +57,7 @@ int es_proof_may_end(const EsKnowledgeGraph *graph, EsAtomSpan state, int32_t n_
 EsStatus es_proof_check_graph(const EsKnowledgeGraph *graph);
 
 // ARGUMENT when the query is not an atom over the graph's constants and predicates.
-EsStatus es_proof_check_query(const EsKnowledgeGraph *graph, EsAtom query);
+EsStatus es_proof_check_query(const EsKnowledgeGraph *graph, const EsAtom *query);
 
 // Constrained selection, depth 4, 6 atoms, 4 million states.
 EsProverSettings es_prover_defaults(void);
@@ -69,10 +69,10 @@ EsStatus es_prover_create(const EsKnowledgeGraph *graph, const EsProverSettings 
 void es_prover_destroy(EsProver *prover);
 
 // ARGUMENT when the query is not an atom over the graph's constants and predicates.
-EsStatus es_prover_find_depth(EsProver *prover, EsAtom query, EsProverAnswer *answer);
+EsStatus es_prover_find_depth(EsProver *prover, const EsAtom *query, EsProverAnswer *answer);
 
-// All queries, over the pool's threads; depths as in EsProverAnswer (count). The results do not
-// depend on the number of threads.
+// All queries, each of the graph's query_cells, over the pool's threads; depths as in
+// EsProverAnswer (count). The results do not depend on the number of threads.
 EsStatus es_prover_find_depths(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
                                EsThreadPool *pool, const EsAtom *queries, int32_t count,
                                int32_t *depths, EsProverReport *report);

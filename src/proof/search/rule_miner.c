@@ -57,8 +57,8 @@ static EsStatus split_facts(const EsKnowledgeGraph *graph, const EsMinerSettings
     EsStatus status = ES_STATUS_OK;
     for (int32_t i = 0; i < graph->n_facts; i++) {
         ES_TRY_GOTO(es_miner_keeps_back(settings, i)
-                        ? es_kg_builder_add_query(builder, ES_KG_SPLIT_VALID, graph->facts[i])
-                        : es_kg_builder_add_fact(builder, graph->facts[i]));
+                        ? es_kg_builder_add_query(builder, ES_KG_SPLIT_VALID, &graph->facts[i])
+                        : es_kg_builder_add_fact(builder, &graph->facts[i]));
     }
     ES_TRY_GOTO(es_kg_builder_finish(builder, mined));
 done:

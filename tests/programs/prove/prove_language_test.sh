@@ -154,8 +154,8 @@ expect_text "a cycle" "$err" "esper prove query: $cycle"
 
 cat > lost.pl << 'END'
 p(a,b).
-s(a).
-q(X,Y) :- p(X,Y), s(X).
+s(f(a)).
+q(X,Y) :- p(X,Y), s(f(X)).
 r(X,Y) :- p(X,Y), \+ q(X,Y).
 END
 for command in "query r(X,Y)" "query r(a,b)" "query r(X,Y),p(X,Y)" "closure"; do
@@ -239,4 +239,72 @@ expect_text "names with tabs, read back" "$(grep -c . again.txt)" 4
 run 0 prove export --data kg --out names.pl
 run 0 prove query "'is from'(X,Y)" --data names.pl
 expect_part "through Prolog" "$out" "'is from'('Anna O\\'Neil','the US')"
+
+# predicates of none to four arguments, from files and from Prolog
+mkdir -p wide
+cat > wide/train.txt << 'END'
+rain.
+'heavy rain'.
+person(ann).
+person("bob lee").
+gives(ann,book,"bob lee").
+gives("bob lee",'red ball',cy)
+route(a,b,1,10).
+route(b,c,2,20).
+END
+cat > wide/rules.txt << 'END'
+r1:1:rain, person(x) -> wet(x)
+r2:1:gives(x,z,y), person(y) -> has(y,z)
+r3:1:route(x,y,_,t) -> reach(x,y,t)
+r4:1:reach(x,y,_), route(y,z,_,t), x != z -> reach(x,z,t)
+r5:1:person(x), not gives(x,book,"bob lee"), not storm -> poor(x)
+r6:1:wet(x), 'heavy rain' -> flood
+END
+printf 'flood.\nreach(a,c,20)\ngives(cy,book,ann)\n' > wide/test.txt
+run 0 prove closure --data wide --out wide.txt
+expect_part "queries of all arities" "$out" "test            3 queries, 2 in the closure"
+expect_part "out" "$(cat wide.txt)" "reach(a,c,20)."
+expect_part "out" "$(cat wide.txt)" "flood."
+run 0 prove query "reach(a,X,Y)" --data wide --explain
+expect_part "three arguments" "$out" "reach(a,c,20)          rule 4: reach(x,u,v), route(u,y,w,z), x != y -> reach(x,y,z)"
+run 0 prove query "flood" --data wide --explain
+expect_part "none" "$out" "flood: proved in 3 steps"
+run 0 prove query "poor(X)" --data wide
+expect_part "a negation of three" "$out" "poor('bob lee')"
+run 0 prove query "gives(X,Y,'bob lee'), person(X), rain" --data wide
+expect_part "several goals" "$out" "X = ann, Y = book"
+run 0 prove query "route(X,Y,1,Z)" --data wide --json
+expect_part "arguments" "$(tr -d ' \n' <<< "$out")" '"arguments":["a","b","1","10"]'
+run 2 prove query "route(X,Y)" --data wide
+expect_part "another arity" "$err" 'question:1:1: "route" has 4 arguments, not 2'
+mkdir -p positive
+cp wide/train.txt wide/test.txt positive
+grep -v poor wide/rules.txt > positive/rules.txt
+run 0 prove depths --data positive --split test --max-depth 5
+expect_part "depths" "$out" "3         1    33.3 %"
+expect_part "depths" "$out" "4         1    33.3 %"
+run 0 prove curve --data positive --split test --min-depth 3 --max-depth 5
+run 0 prove export --data wide --out wide.pl
+run 0 prove closure --data wide.pl --out again.txt
+expect_text "through Prolog, all arities" "$(sort again.txt)" "$(sort wide.txt)"
+for command in "mine" "embed --out e" "eval" "train"; do
+    # shellcheck disable=SC2086 # a command and its options
+    run 2 prove $command --data positive
+    expect_part "$command" "$err" "takes predicates of two arguments, and"
+done
+
+# a proof of over a million atoms is told, and the others are shown
+{
+    echo "d0(a)."
+    for i in $(seq 1 21); do echo "d$i(X) :- d$((i - 1))(X), d$((i - 1))(X)."; done
+} > doubling.pl
+run 0 prove query "d21(X)" --data doubling.pl --explain
+expect_part "a huge proof" "$out" "d21(a)  follows; its proof has over 1,000,000 atoms and is not shown"
+run 0 prove query "d21(X), d1(X)" --data doubling.pl --explain
+expect_part "a huge proof" "$out" "d21(a)  follows; its proof has over 1,000,000 atoms and is not shown"
+expect_part "a small one" "$out" "d1(a)     rule 2: d0(x), d0(x) -> d1(x)"
+
+printf 'p(a,9.5).\np(b,3).\nlow(X) :- p(X,Y), Y < 20.\n' > decimals.pl
+run 0 prove query "low(X)" --data decimals.pl
+expect_part "decimals" "$err" '1 constant with a decimal point, such as "9.5": rules compare in order'
 finish

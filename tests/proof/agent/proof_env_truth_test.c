@@ -26,7 +26,7 @@ static int replays(const EsKnowledgeGraph *graph, const Record *record, int32_t 
     int32_t n_atoms = 1;
     for (int32_t step = 0; step < record->length[i]; step++) {
         int is_found = 0;
-        es_proof_expand(graph, &settings, query, state, n_atoms, NULL, successors);
+        es_proof_expand(graph, &settings, &query, state, n_atoms, NULL, successors);
         for (int32_t k = 0; k < successors->count && !is_found; k++) {
             EsAtomSpan next = es_successor(successors, k);
             is_found = next.count == record->n_atoms[i][step] &&
@@ -140,7 +140,7 @@ static EsKnowledgeGraph *remove_fact(const EsKnowledgeGraph *graph, EsAtom fact)
     }
     for (int32_t i = 0; i < graph->n_facts; i++) {
         if (!es_atom_equals(graph->facts[i], fact)) {
-            REQUIRE_OK(es_kg_builder_add_fact(builder, graph->facts[i]));
+            REQUIRE_OK(es_kg_builder_add_fact(builder, &graph->facts[i]));
         }
     }
     for (int32_t r = 0; r < graph->n_rules; r++) {
@@ -158,13 +158,13 @@ static void expect_closed(const EsKnowledgeGraph *graph, const Proofs *proofs, i
     EXPECT(closure->is_complete);
     for (int32_t i = 0; i < proofs->count; i++) {
         EsAtom query = proofs->queries[i];
-        EXPECT(es_closure_has(closure, query));
+        EXPECT(es_closure_has(closure, &query));
         if (es_kg_has_fact(graph, query) && n_facts-- > 0) {
             EsClosure *without;
             EsKnowledgeGraph *other = remove_fact(graph, query);
             EXPECT_EQ(other->n_facts, graph->n_facts - 1);
             REQUIRE_OK(es_closure_create(other, ES_CLOSURE_DEFAULT_LIMIT, &without));
-            EXPECT(es_closure_has(without, query));
+            EXPECT(es_closure_has(without, &query));
             es_closure_destroy(without);
             es_kg_destroy(other);
         }

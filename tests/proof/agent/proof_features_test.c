@@ -194,8 +194,8 @@ static EsKnowledgeGraph *turn_graph(const EsKnowledgeGraph *graph) {
         intern_turned(builder, ES_KG_CONSTANT, i, graph->n_constants);
     }
     for (int32_t i = 0; i < graph->n_facts; i++) {
-        REQUIRE_OK(
-            es_kg_builder_add_fact(builder, intern_turned_atom(builder, graph, graph->facts[i])));
+        REQUIRE_OK(es_kg_builder_add_fact(
+            builder, (EsAtom[]){intern_turned_atom(builder, graph, graph->facts[i])}));
     }
     for (int32_t r = 0; r < graph->n_rules; r++) {
         EsHornRule rule = graph->rules[r];
@@ -256,7 +256,7 @@ TEST(names_and_their_order_change_no_bit) {
         int32_t n_atoms = 1;
         compare_state(&test, (EsAtomSpan){&query, 1});
         for (int step = 0; step < 3; step++) {
-            es_proof_expand(test.graph, &settings, query, state, n_atoms, NULL, &successors);
+            es_proof_expand(test.graph, &settings, &query, state, n_atoms, NULL, &successors);
             if (successors.outcome != ES_PROOF_OPEN) {
                 break;
             }
@@ -295,7 +295,7 @@ static EsKnowledgeGraph *drop_fact(const EsKnowledgeGraph *graph, EsAtom dropped
     }
     for (int32_t i = 0; i < graph->n_facts; i++) {
         if (!es_atom_equals(graph->facts[i], dropped)) {
-            REQUIRE_OK(es_kg_builder_add_fact(builder, graph->facts[i]));
+            REQUIRE_OK(es_kg_builder_add_fact(builder, &graph->facts[i]));
         }
     }
     for (int32_t r = 0; r < graph->n_rules; r++) {

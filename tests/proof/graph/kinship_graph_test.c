@@ -24,11 +24,11 @@ TEST(the_rules_derive_nothing_false) {
         for (int32_t p = 1; p <= graph->n_predicates; p++) {
             for (int32_t i = es_closure_count_facts(closure, p); i < es_closure_count(closure, p);
                  i++) {
-                EsAtom atom = es_closure_atom(closure, p, i);
+                EsAtom atom = es_closure_atom(closure, p, i).cells[0];
                 if (!is_query(graph, ES_KG_SPLIT_VALID, atom) &&
                     !is_query(graph, ES_KG_SPLIT_TEST, atom)) {
                     char text[128];
-                    es_kg_format_atom(graph, atom, text, sizeof text);
+                    es_kg_format_atom(graph, &atom, text, sizeof text);
                     ES_TEST_FAIL("seed %d: %s was derived and is false", (int)seed, text);
                 }
             }
@@ -85,7 +85,7 @@ static uint64_t hash_graph(int32_t n_people, uint64_t seed) {
     uint64_t hash = 14695981039346656037u;
     for (int32_t i = 0; i < graph->n_facts; i++) {
         char text[128];
-        es_kg_format_atom(graph, graph->facts[i], text, sizeof text);
+        es_kg_format_atom(graph, &graph->facts[i], text, sizeof text);
         for (const char *byte = text; *byte != '\0'; byte++) {
             hash = (hash ^ (unsigned char)*byte) * 1099511628211u;
         }

@@ -100,7 +100,7 @@ TEST(published_depths_are_in_the_closure) {
     for (int32_t i = 0; i < test->count; i++) {
         if (test->depths[i] > 0) {
             n_proved++;
-            EXPECT(es_closure_has(closure, test->atoms[i]));
+            EXPECT(es_closure_has(closure, &test->atoms[i]));
         }
     }
     EXPECT(n_proved > 4000);

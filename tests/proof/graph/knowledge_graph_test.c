@@ -22,9 +22,9 @@ TEST(names_are_numbered_in_byte_order) {
     EXPECT_EQ(es_kg_predicate(graph, "likes"), 3);
     EXPECT_EQ(es_kg_predicate(graph, "zzz"), 0);
     char text[64];
-    es_kg_format_atom(graph, graph->splits[ES_KG_SPLIT_TEST].atoms[0], text, sizeof text);
+    es_kg_format_atom(graph, &graph->splits[ES_KG_SPLIT_TEST].atoms[0], text, sizeof text);
     EXPECT_TEXT(text, "hates(ann,bob)");
-    es_kg_format_atom(graph, graph->rules[0].head, text, sizeof text);
+    es_kg_format_atom(graph, &graph->rules[0].head, text, sizeof text);
     EXPECT_TEXT(text, "knows(V1,V2)");
     es_kg_destroy(graph);
 }
@@ -118,7 +118,7 @@ static void check_lookups(uint32_t round) {
         n_facts += !is_fact[p][a][b];
         is_fact[p][a][b] = 1;
         EsAtom provisional = {N_PREDICATES + 1 - p, N_CONSTANTS + 1 - a, N_CONSTANTS + 1 - b};
-        REQUIRE_OK(es_kg_builder_add_fact(builder, provisional));
+        REQUIRE_OK(es_kg_builder_add_fact(builder, &provisional));
     }
     EsKnowledgeGraph *graph;
     REQUIRE_OK(es_kg_builder_finish(builder, &graph));
@@ -187,7 +187,7 @@ static EsKnowledgeGraph *build_many(void) {
         }
     }
     for (uint32_t i = 0; i < MANY_FACTS; i++) {
-        REQUIRE_OK(es_kg_builder_add_fact(builder, draw_fact(i)));
+        REQUIRE_OK(es_kg_builder_add_fact(builder, (EsAtom[]){draw_fact(i)}));
     }
     REQUIRE_OK(es_kg_builder_finish(builder, &graph));
     es_kg_builder_destroy(builder);

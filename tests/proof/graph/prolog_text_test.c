@@ -37,9 +37,9 @@ TEST(facts_rules_directives_and_helpers) {
     // a period with a letter behind it ends no clause
     REQUIRE_OK(read_text(text, strlen(text), &counts, &graph));
     EXPECT_EQ(counts.n_directives, 2);
-    EXPECT_EQ(counts.n_facts, 2);
+    EXPECT_EQ(counts.n_facts, 5);
     EXPECT_EQ(counts.n_rules, 4);
-    EXPECT_EQ(counts.n_skipped, 9);
+    EXPECT_EQ(counts.n_skipped, 6);
     EXPECT_EQ(counts.first_skipped, 4);
     EXPECT(es_kg_has_fact(graph, (EsAtom){es_kg_predicate(graph, "hypernym"),
                                           es_kg_constant(graph, "00001740"),
@@ -51,7 +51,11 @@ TEST(facts_rules_directives_and_helpers) {
     EXPECT_EQ(graph->rules[1].body[0].b, es_kg_constant(graph, "bob"));
     EXPECT_EQ(graph->rules[2].n_body, 4);
     EXPECT_EQ(graph->rules[3].head.a, graph->rules[3].head.b);
-    EXPECT_EQ(graph->splits[ES_KG_SPLIT_TRAIN].count, 2);
+    EXPECT_EQ(graph->splits[ES_KG_SPLIT_TRAIN].count, 5);
+    EXPECT_EQ(graph->arities[es_kg_predicate(graph, "done")], 0);
+    EXPECT_EQ(graph->arities[es_kg_predicate(graph, "one")], 1);
+    EXPECT_EQ(graph->arities[es_kg_predicate(graph, "three")], 3);
+    EXPECT_EQ(graph->wide.count, 1);
     es_kg_destroy(graph);
     const char *more = "p(\"a b\",c). p(d,e).%x\np(f,g).";
     REQUIRE_OK(read_text(more, strlen(more), &counts, &graph));
@@ -71,9 +75,12 @@ TEST(what_is_not_understood_is_refused_with_its_place) {
          "such clauses"},
         {"p(a,f(b)).", "a.pl:1:5: an argument that is no name, number or variable; --skip-unknown "
                        "passes over such clauses"},
+        {"p(a,b).\np(a).", "a.pl:2:1: a predicate that had another number of arguments before; "
+                           "--skip-unknown passes over such clauses"},
         {"p(X,b).", "a.pl:1:1: a fact with a variable; --skip-unknown passes over such clauses"},
-        {"p(a,b,c).", "a.pl:1:7: a predicate of more than 2 arguments; --skip-unknown passes over "
-                      "such clauses"},
+        {"p(a,b,c,d,e).",
+         "a.pl:1:11: a predicate of more than 4 arguments; --skip-unknown passes over "
+         "such clauses"},
         {"q(X,Y) :- p(X,Z).", "a.pl:1:3: a variable of the head that is in no atom of the body; "
                               "--skip-unknown passes over such clauses"},
         {"q(X,Y) :- p(X,Y), Y =\\= 3.", "a.pl:1:19: neither an atom p(a,b) nor a comparison; "
@@ -173,7 +180,7 @@ TEST(names_of_facts_and_rules_have_a_limit) {
         {"#(a,b).", "a.pl:1:1: a name of 1025 bytes, at most 1024 are allowed"},
         {"h(X,Y) :- #(X,Y).", "a.pl:1:11: a name of 1025 bytes, at most 1024 are allowed"},
         {"h(X,X) :- p(X,_#).", "a.pl:1:15: a name of 1026 bytes, at most 1024 are allowed"},
-        {"usage(\"#\").", NULL},
+        {"usage([#]).", NULL},
         {"h(X,Y) :- p(X,Y), q(X,#).", "a.pl:1:23: a name of 1025 bytes, at most 1024 are allowed"},
         {"h(X,Y) :- p(X,Z), q(X,f(#)).", NULL},
     };

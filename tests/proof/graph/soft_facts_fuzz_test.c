@@ -6,7 +6,7 @@
 
 #include "proof/damaged_text.h"
 #include "proof/graph/knowledge_builder.h"
-#include "proof/graph/soft_facts.h"
+#include "proof/graph/knowledge_file.h"
 #include "proof/knowledge_case.h"
 
 #define N_ROUNDS 20000
@@ -76,7 +76,7 @@ static Reading read_damaged(const EsKnowledgeGraph *before, double min_score, co
     EsSoftFilter filter = {min_score, 0};
     REQUIRE_OK(es_kg_builder_create_from(before, &builder));
     for (int32_t i = 0; i < before->n_facts; i++) {
-        REQUIRE_OK(es_kg_builder_add_fact(builder, before->facts[i]));
+        REQUIRE_OK(es_kg_builder_add_fact(builder, &before->facts[i]));
     }
     reading.status =
         es_soft_facts_read(builder, before, &filter, "soft.txt", text, bytes, &reading.counts);
@@ -84,10 +84,7 @@ static Reading read_damaged(const EsKnowledgeGraph *before, double min_score, co
     REQUIRE_OK(es_kg_builder_finish(builder, &graph));
     reading.n_facts = graph->n_facts;
     for (int32_t i = 0; i < graph->n_facts; i++) {
-        EsAtom fact = graph->facts[i];
-        EXPECT(fact.predicate >= 1 && fact.predicate <= graph->n_predicates);
-        EXPECT(fact.a >= 1 && fact.a <= graph->n_constants);
-        EXPECT(fact.b >= 1 && fact.b <= graph->n_constants);
+        EXPECT(es_kg_is_ground(graph, &graph->facts[i]));
     }
     es_kg_destroy(graph);
     es_kg_builder_destroy(builder);

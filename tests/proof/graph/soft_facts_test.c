@@ -1,4 +1,4 @@
-#include "proof/graph/soft_facts.h"
+#include "proof/graph/knowledge_file.h"
 
 #include "proof/graph/knowledge_builder.h"
 #include "proof/knowledge_case.h"
@@ -10,7 +10,7 @@ static EsStatus read_soft(const char *text, EsSoftFilter filter, EsSoftCounts *c
     REQUIRE_OK(build_case("p(a,b)\np(b,c)\n", "p(a,c)\nq(c,a)\n", NULL, &before));
     REQUIRE_OK(es_kg_builder_create_from(before, &builder));
     for (int32_t i = 0; i < before->n_facts; i++) {
-        REQUIRE_OK(es_kg_builder_add_fact(builder, before->facts[i]));
+        REQUIRE_OK(es_kg_builder_add_fact(builder, &before->facts[i]));
     }
     EsStatus status =
         es_soft_facts_read(builder, before, &filter, "soft.txt", text, strlen(text), counts);
@@ -65,8 +65,9 @@ TEST(what_is_wrong_is_said_with_its_place) {
         {"p(a,b) 0.9 1.5\n", "soft.txt:1:12: the rank is 1.5, expected a whole number from 1"},
         {"p(a,b) 0.9 1 x\n", "soft.txt:1:14: \"x\" after the rank"},
         {"p(\"\",b) 0.9 1\n", "soft.txt:1:4: the first argument has no name"},
-        {"p(a,b,c) 0.9 1\n", "soft.txt:1:3: \"p\" has 3 arguments, expected 2"},
-        {"nothing\n", "soft.txt:1:1: no opening bracket in \"nothing\", expected predicate(a,b)"},
+        {"p(a,b,c) 0.9 1\n", "soft.txt:1:1: \"p\" has 3 arguments here and 2 before; a predicate "
+                             "has one number of arguments"},
+        {"nothing\n", "soft.txt:1:8: the score \"\" is not a number"},
     };
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
         EsSoftCounts counts;

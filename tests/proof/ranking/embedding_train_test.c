@@ -242,15 +242,15 @@ static EsKnowledgeGraph *make_with_queries(const char *valid, const char *test) 
     REQUIRE_OK(es_kg_builder_create(&builder));
     for (const char *at = scan_small_atom(known, &atom); at != NULL;
          at = scan_small_atom(at, &atom)) {
-        REQUIRE_OK(es_kg_builder_add_fact(builder, intern_small_atom(builder, &atom)));
+        REQUIRE_OK(es_kg_builder_add_fact(builder, (EsAtom[]){intern_small_atom(builder, &atom)}));
     }
     if (scan_small_atom(valid, &atom) != NULL) {
-        REQUIRE_OK(
-            es_kg_builder_add_query(builder, ES_KG_SPLIT_VALID, intern_small_atom(builder, &atom)));
+        REQUIRE_OK(es_kg_builder_add_query(builder, ES_KG_SPLIT_VALID,
+                                           (EsAtom[]){intern_small_atom(builder, &atom)}));
     }
     if (scan_small_atom(test, &atom) != NULL) {
-        REQUIRE_OK(
-            es_kg_builder_add_query(builder, ES_KG_SPLIT_TEST, intern_small_atom(builder, &atom)));
+        REQUIRE_OK(es_kg_builder_add_query(builder, ES_KG_SPLIT_TEST,
+                                           (EsAtom[]){intern_small_atom(builder, &atom)}));
     }
     REQUIRE_OK(es_kg_builder_finish(builder, &graph));
     es_kg_builder_destroy(builder);

@@ -12,7 +12,7 @@ static EsStatus score_by_closure(void *context, int worker, const EsAtom *candid
                                  EsCandidateScore *scores) {
     (void)worker;
     for (int32_t i = 0; i < count; i++) {
-        int is_in = es_closure_has(context, candidates[i]);
+        int is_in = es_closure_has(context, &candidates[i]);
         EsCandidateScore made = {is_in, is_in ? 1 : ES_KG_DEPTH_NONE, 0};
         scores[i] = made;
     }

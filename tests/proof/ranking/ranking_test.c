@@ -355,7 +355,7 @@ TEST(negatives_outside_the_closure_are_not_proved) {
     EsRanking *ranking = rank_by_search(&village, ES_SEARCH_BEST_FIRST, 0);
     for (int32_t q = 0; q < village.count; q++) {
         EXPECT(ranking->queries[q].positive.depth <= 0 ||
-               es_closure_has(closure, village.queries[q]));
+               es_closure_has(closure, &village.queries[q]));
     }
     EXPECT_EQ(ranking->all.n_negatives_proved, 0);
     es_ranking_destroy(ranking);

@@ -20,7 +20,7 @@ static EsAnswers ask(const EsKnowledgeGraph *graph, const char *text, int32_t cl
     EsQuestion question;
     EsAnswers answers;
     REQUIRE_OK(es_question_parse(graph, text, &question));
-    REQUIRE_OK(es_answers_find(graph, &settings, pool, question.form, &answers));
+    REQUIRE_OK(es_answers_find(graph, &settings, pool, question.goals[0].cells, &answers));
     return answers;
 }
 
@@ -99,11 +99,11 @@ static int check_answers(const EsKnowledgeGraph *graph, EsAtom form, const EsAns
     int32_t n_expected = 0, n_deeper = 0, n_steps = 0;
     for (int32_t q = 0; q < graph->splits[ES_KG_SPLIT_TEST].count; q++) {
         EsAtom atom = graph->splits[ES_KG_SPLIT_TEST].atoms[q];
-        if (!es_question_matches(form, atom)) {
+        if (!es_question_matches(graph, &form, &atom)) {
             continue;
         }
         EsProverAnswer proof;
-        REQUIRE_OK(es_prover_find_depth(prover, atom, &proof));
+        REQUIRE_OK(es_prover_find_depth(prover, &atom, &proof));
         int32_t expected = es_kg_has_fact(graph, atom) ? 0 : proof.depth;
         EsAtom absent = {1, 0, 0};
         SmallClosure closure = close_graph(graph, absent, 1000);
@@ -150,8 +150,8 @@ TEST(answers_of_random_graphs_are_exact) {
             EXPECT_EQ(by_closure.method, ES_ANSWERS_CLOSURE);
             EXPECT_EQ(by_search.method, ES_ANSWERS_SEARCH);
             EXPECT_EQ(by_closure.is_complete && by_search.is_complete, 1);
-            n_steps += check_answers(graph, question.form, &by_closure, max_depth);
-            check_answers(graph, question.form, &by_search, max_depth);
+            n_steps += check_answers(graph, question.goals[0].cells[0], &by_closure, max_depth);
+            check_answers(graph, question.goals[0].cells[0], &by_search, max_depth);
             es_answers_destroy(&by_closure);
             es_answers_destroy(&by_search);
         }
@@ -171,7 +171,7 @@ TEST(a_limit_on_states_is_told) {
     settings.prover.max_states = 3;
     EsAnswers answers;
     EsAtom form = {1, es_kg_constant(graph, "a"), -1};
-    REQUIRE_OK(es_answers_find(graph, &settings, pool, form, &answers));
+    REQUIRE_OK(es_answers_find(graph, &settings, pool, &form, &answers));
     EXPECT_EQ(answers.is_complete, 0);
     EXPECT_EQ(answers.search.is_full, 1);
     EXPECT_EQ(answers.search.n_overlong, 0);

@@ -22,7 +22,7 @@ static const char *text_of(const EsKnowledgeGraph *graph, const EsSuccessors *su
             atom.a = atom.a > graph->n_constants ? graph->n_constants - atom.a : atom.a;
             atom.b = atom.b > graph->n_constants ? graph->n_constants - atom.b : atom.b;
             char one[256];
-            es_kg_format_atom(graph, atom, one, sizeof one);
+            es_kg_format_atom(graph, &atom, one, sizeof one);
             length += (size_t)snprintf(text + length, sizeof text - length, "%s%s", between, one);
         }
     }
@@ -51,7 +51,8 @@ static const char *expand(const EsKnowledgeGraph *graph, const char *query, cons
     for (const char *end; (end = scan_small_atom(state, &names)) != NULL; state = end) {
         atoms[n_atoms++] = small_atom(graph, state);
     }
-    es_proof_expand(graph, &settings, small_atom(graph, query), atoms, n_atoms, NULL, &successors);
+    es_proof_expand(graph, &settings, (EsAtom[]){small_atom(graph, query)}, atoms, n_atoms, NULL,
+                    &successors);
     return text_of(graph, &successors);
 }
 
@@ -78,17 +79,17 @@ TEST(terminal_states_stay) {
     for (int i = ES_PROOF_PROVED; i <= ES_PROOF_ENDED; i++) {
         EsAtom state = es_proof_terminal(graph, (EsProofOutcome)i);
         EsAtom query = small_atom(graph, "q(a,b)");
-        es_proof_expand(graph, &settings, query, &state, 1, NULL, &successors);
+        es_proof_expand(graph, &settings, &query, &state, 1, NULL, &successors);
         EXPECT_EQ(successors.outcome, i);
         EXPECT_EQ(successors.count, 1);
         EXPECT(es_atom_equals(successors.atoms[0], state));
     }
     // False stands for the whole, True is dropped
     EsAtom mixed[2] = {es_proof_terminal(graph, ES_PROOF_PROVED), small_atom(graph, "q(b,a)")};
-    es_proof_expand(graph, &settings, mixed[1], mixed, 2, NULL, &successors);
+    es_proof_expand(graph, &settings, &mixed[1], mixed, 2, NULL, &successors);
     EXPECT_TEXT(text_of(graph, &successors), "p(b,a)");
     mixed[0] = es_proof_terminal(graph, ES_PROOF_FAILED);
-    es_proof_expand(graph, &settings, mixed[1], mixed, 2, NULL, &successors);
+    es_proof_expand(graph, &settings, &mixed[1], mixed, 2, NULL, &successors);
     EXPECT_TEXT(text_of(graph, &successors), "False");
     es_kg_destroy(graph);
 }
@@ -216,9 +217,9 @@ TEST(visited_states_are_left_out) {
     int32_t n_atoms = 1;
     uint64_t hash = es_proof_hash(&seen, 1);
     EsVisitedGoals visited = {&seen, &n_atoms, &hash, 1, 1};
-    es_proof_expand(graph, &settings, state, &state, 1, NULL, &successors);
+    es_proof_expand(graph, &settings, &state, &state, 1, NULL, &successors);
     EXPECT_TEXT(text_of(graph, &successors), "p(d,c)");
-    es_proof_expand(graph, &settings, state, &state, 1, &visited, &successors);
+    es_proof_expand(graph, &settings, &state, &state, 1, &visited, &successors);
     EXPECT_TEXT(text_of(graph, &successors), "False");
     es_kg_destroy(graph);
 }

@@ -139,8 +139,8 @@ static int walk(Case *c, EsAtom query, Dice *dice, Counts *counts) {
     EsAtom other_query = translate(&c->by, query);
     for (int step = 0; step < N_STEPS; step++) {
         EsAtomSpan translated = translate_state(&c->by, state, other);
-        es_proof_expand(c->by.from, &c->settings, query, state.atoms, state.count, NULL, &c->here);
-        es_proof_expand(c->by.to, &c->settings, other_query, translated.atoms, translated.count,
+        es_proof_expand(c->by.from, &c->settings, &query, state.atoms, state.count, NULL, &c->here);
+        es_proof_expand(c->by.to, &c->settings, &other_query, translated.atoms, translated.count,
                         NULL, &c->there);
         counts->n_states++;
         counts->n_branching += c->here.count > 2;

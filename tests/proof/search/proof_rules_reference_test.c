@@ -185,7 +185,7 @@ static int walk(const EsKnowledgeGraph *graph, const EsProofSettings *settings, 
     for (int step = 0; step < 12; step++) {
         char where[64];
         snprintf(where, sizeof where, "graph %u, step %d", dice->graph, step);
-        es_proof_expand(graph, settings, query, state.atoms, state.n, NULL, successors);
+        es_proof_expand(graph, settings, &query, state.atoms, state.n, NULL, successors);
         expand_plainly(graph, settings, query, &state, &reference);
         if (!expect_same(graph, &reference, successors, where) ||
             successors->outcome != ES_PROOF_OPEN) {

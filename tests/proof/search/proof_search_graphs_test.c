@@ -29,15 +29,15 @@ static void expect_sound(const EsKnowledgeGraph *graph, const EsClosure *closure
         if (i % 2 == 1) {
             query.a = 1 + (query.a + i) % graph->n_constants;
         }
-        REQUIRE_OK(es_proof_search_find(search, query, &answer));
+        REQUIRE_OK(es_proof_search_find(search, &query, &answer));
         n_proved += answer.is_proved;
         if (answer.is_proved) {
             expect_replays(graph, &settings, query, &answer);
-            n_outside += closure != NULL && !es_closure_has(closure, query);
+            n_outside += closure != NULL && !es_closure_has(closure, &query);
         }
         if (is_exhaustive) {
             EsProverAnswer depth;
-            REQUIRE_OK(es_prover_find_depth(prover, query, &depth));
+            REQUIRE_OK(es_prover_find_depth(prover, &query, &depth));
             n_different += answer.is_proved != (depth.depth > 0);
         }
     }

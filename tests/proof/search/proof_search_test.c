@@ -9,7 +9,7 @@
 
 static EsProofAnswer find(EsProofSearch *search, EsAtom query) {
     EsProofAnswer answer;
-    REQUIRE_OK(es_proof_search_find(search, query, &answer));
+    REQUIRE_OK(es_proof_search_find(search, &query, &answer));
     return answer;
 }
 
@@ -46,7 +46,7 @@ static void compare_with_prover(const EsKnowledgeGraph *graph,
     for (int32_t i = 0; i < graph->splits[ES_KG_SPLIT_TEST].count; i++) {
         EsAtom query = graph->splits[ES_KG_SPLIT_TEST].atoms[i];
         EsProverAnswer depth;
-        REQUIRE_OK(es_prover_find_depth(prover, query, &depth));
+        REQUIRE_OK(es_prover_find_depth(prover, &query, &depth));
         EsProofAnswer answer = find(search, query);
         EXPECT(!answer.met_expanded && !answer.met_entries);
         EXPECT_EQ(answer.is_proved,
@@ -427,13 +427,13 @@ TEST(failures_are_passed_on) {
     for (int kind = 0; kind < ES_N_SEARCH_KINDS; kind++) {
         settings.kind = (EsSearchKind)kind;
         REQUIRE_OK(es_proof_search_create(graph, &settings, &nan_guide, &search));
-        EXPECT_STATUS(es_proof_search_find(search, query, &answer), NUMERIC);
+        EXPECT_STATUS(es_proof_search_find(search, &query, &answer), NUMERIC);
         es_proof_search_destroy(search);
         REQUIRE_OK(es_proof_search_create(graph, &settings, &bad_guide, &search));
-        EXPECT_STATUS(es_proof_search_find(search, query, &answer), DEVICE);
+        EXPECT_STATUS(es_proof_search_find(search, &query, &answer), DEVICE);
         EXPECT_CONTAINS(es_status_detail(), "asleep");
         wrong.a = graph->n_constants + 1;
-        EXPECT_STATUS(es_proof_search_find(search, wrong, &answer), ARGUMENT);
+        EXPECT_STATUS(es_proof_search_find(search, &wrong, &answer), ARGUMENT);
         es_proof_search_destroy(search);
     }
     settings.kind = ES_SEARCH_BEST_FIRST;
@@ -441,7 +441,7 @@ TEST(failures_are_passed_on) {
     ValueGuide state = {.value = NAN, .rest = NAN};
     EsProofGuide value_guide = {&state, score_by_value};
     REQUIRE_OK(es_proof_search_create(graph, &settings, &value_guide, &search));
-    EXPECT_STATUS(es_proof_search_find(search, query, &answer), NUMERIC);
+    EXPECT_STATUS(es_proof_search_find(search, &query, &answer), NUMERIC);
     EXPECT_CONTAINS(es_status_detail(), "the value nan");
     es_proof_search_destroy(search);
     settings.value_weight = -1;
@@ -452,8 +452,8 @@ TEST(failures_are_passed_on) {
     EXPECT_STATUS(es_proof_search_create(graph, &settings, NULL, &search), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "not of sampled");
     settings.value_weight = 0;
-    EXPECT_STATUS(es_proof_replay(graph, &settings, wrong, NULL, 0, &outcome), ARGUMENT);
-    EXPECT_STATUS(es_proof_replay(graph, &settings, query, NULL, -1, &outcome), ARGUMENT);
+    EXPECT_STATUS(es_proof_replay(graph, &settings, &wrong, NULL, 0, &outcome), ARGUMENT);
+    EXPECT_STATUS(es_proof_replay(graph, &settings, &query, NULL, -1, &outcome), ARGUMENT);
     settings.finds_all = 1;
     EXPECT_STATUS(es_proof_search_create(graph, &settings, NULL, &search), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "not by sampled");

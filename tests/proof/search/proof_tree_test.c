@@ -9,7 +9,7 @@ static EsProofTree *find_tree(const EsKnowledgeGraph *graph, const EsProverSetti
                               EsAtom query, int32_t *depth) {
     EsProofTree *tree = NULL;
     EsProverAnswer answer;
-    REQUIRE_OK(es_proof_tree_find(graph, settings, query, &tree, &answer));
+    REQUIRE_OK(es_proof_tree_find(graph, settings, &query, &tree, &answer));
     *depth = answer.depth;
     return tree;
 }
@@ -145,8 +145,10 @@ TEST(first_derivations_are_proofs) {
         for (int32_t q = 0; q < graph->splits[ES_KG_SPLIT_TEST].count; q++) {
             EsAtom atom = graph->splits[ES_KG_SPLIT_TEST].atoms[q];
             EsProofTree *tree;
-            REQUIRE_OK(es_proof_tree_derive(closure, atom, &tree));
-            EXPECT_EQ(tree != NULL, es_closure_has(closure, atom) && !es_kg_has_fact(graph, atom));
+            int is_too_large;
+            REQUIRE_OK(es_proof_tree_derive(closure, &atom, &tree, &is_too_large));
+            EXPECT_EQ(is_too_large, 0);
+            EXPECT_EQ(tree != NULL, es_closure_has(closure, &atom) && !es_kg_has_fact(graph, atom));
             if (tree != NULL) {
                 EXPECT(es_atom_equals(tree->nodes[0].atom, atom));
                 EXPECT_STATUS(es_proof_tree_check(tree), OK);

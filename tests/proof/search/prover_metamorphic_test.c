@@ -26,7 +26,7 @@ static Depths ask_all(const EsKnowledgeGraph *graph, const EsProverSettings *set
     EXPECT_EQ(graph->splits[ES_KG_SPLIT_TEST].count, N_QUERIES);
     for (int i = 0; i < N_QUERIES; i++) {
         EsAtom query = graph->splits[ES_KG_SPLIT_TEST].atoms[i];
-        REQUIRE_OK(es_prover_find_depth(prover, query, &depths.answer[i]));
+        REQUIRE_OK(es_prover_find_depth(prover, &query, &depths.answer[i]));
     }
     es_prover_destroy(prover);
     return depths;
@@ -193,8 +193,9 @@ TEST(the_query_as_a_fact_changes_nothing) {
                 EsProverAnswer x, y;
                 REQUIRE_OK(es_prover_create(graph, &settings, &with));
                 REQUIRE_OK(es_prover_create(smaller, &settings, &without));
-                REQUIRE_OK(es_prover_find_depth(with, small_atom(graph, text), &x));
-                REQUIRE_OK(es_prover_find_depth(without, small_atom(smaller, text), &y));
+                REQUIRE_OK(es_prover_find_depth(with, (EsAtom[]){small_atom(graph, text)}, &x));
+                REQUIRE_OK(
+                    es_prover_find_depth(without, (EsAtom[]){small_atom(smaller, text)}, &y));
                 EXPECT_EQ(x.depth, y.depth);
                 EXPECT_EQ(x.n_states, y.n_states);
                 es_prover_destroy(with);

@@ -193,7 +193,7 @@ static void expect_in_closure(const char *name, EsKgSplit split, int32_t max_dep
     int32_t n_proved = 0, n_unsound = 0;
     for (int32_t i = 0; i < queries->count; i++) {
         n_proved += depths[i] > 0;
-        n_unsound += depths[i] > 0 && !es_closure_has(closure, queries->atoms[i]);
+        n_unsound += depths[i] > 0 && !es_closure_has(closure, &queries->atoms[i]);
     }
     EXPECT_EQ(n_unsound, 0);
     EXPECT_EQ(n_proved, expected_proved);

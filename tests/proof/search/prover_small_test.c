@@ -7,7 +7,7 @@ static EsProverAnswer ask(const EsKnowledgeGraph *graph, const EsProverSettings 
     EsProver *prover = NULL;
     EsProverAnswer answer;
     REQUIRE_OK(es_prover_create(graph, settings, &prover));
-    REQUIRE_OK(es_prover_find_depth(prover, small_atom(graph, query), &answer));
+    REQUIRE_OK(es_prover_find_depth(prover, (EsAtom[]){small_atom(graph, query)}, &answer));
     es_prover_destroy(prover);
     return answer;
 }
@@ -100,9 +100,9 @@ TEST(prover_forgets) {
         EsAtom query = {es_kg_predicate(graph, "t"), 1 + k % 4, 1 + k / 4 % 4};
         EsProver *fresh = NULL;
         EsProverAnswer answer, again;
-        REQUIRE_OK(es_prover_find_depth(prover, query, &answer));
+        REQUIRE_OK(es_prover_find_depth(prover, &query, &answer));
         REQUIRE_OK(es_prover_create(graph, &settings, &fresh));
-        REQUIRE_OK(es_prover_find_depth(fresh, query, &again));
+        REQUIRE_OK(es_prover_find_depth(fresh, &query, &again));
         EXPECT_EQ(answer.depth, again.depth);
         EXPECT_EQ(answer.n_states, again.n_states);
         EXPECT(answer.depth > 0);
@@ -138,7 +138,7 @@ TEST(wrong_arguments) {
     EsProverAnswer answer;
     EsAtom queries[] = {{0, 1, 1}, {2, 1, 1}, {1, 0, 1}, {1, 3, 1}, {1, 1, -1}, {1, 1, 3}};
     for (size_t i = 0; i < ES_COUNT_OF(queries); i++) {
-        EXPECT_STATUS(es_prover_find_depth(prover, queries[i], &answer), ARGUMENT);
+        EXPECT_STATUS(es_prover_find_depth(prover, &queries[i], &answer), ARGUMENT);
     }
     EXPECT_CONTAINS(es_status_detail(), "1(1,3)");
     es_prover_destroy(prover);

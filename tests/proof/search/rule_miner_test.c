@@ -227,7 +227,7 @@ static EsKnowledgeGraph *make_whole(const EsKnowledgeGraph *graph) {
     REQUIRE_OK(es_kg_builder_create_from(graph, &builder));
     for (int split = 0; split < ES_KG_N_SPLITS; split++) {
         for (int32_t i = 0; i < graph->splits[split].count; i++) {
-            REQUIRE_OK(es_kg_builder_add_fact(builder, graph->splits[split].atoms[i]));
+            REQUIRE_OK(es_kg_builder_add_fact(builder, &graph->splits[split].atoms[i]));
         }
     }
     REQUIRE_OK(es_kg_builder_finish(builder, &whole));

@@ -72,9 +72,9 @@ static int32_t count_singly(const ProofsCase *test, EsProofSearchSettings settin
     for (int32_t i = 0; i < split->count; i++) {
         EsProverAnswer shortest;
         EsProofAnswer answer;
-        REQUIRE_OK(es_prover_find_depth(prover, split->atoms[i], &shortest));
+        REQUIRE_OK(es_prover_find_depth(prover, &split->atoms[i], &shortest));
         if (shortest.depth == steps) {
-            REQUIRE_OK(es_proof_search_find(search, split->atoms[i], &answer));
+            REQUIRE_OK(es_proof_search_find(search, &split->atoms[i], &answer));
             n_proved += answer.is_proved;
             ++*n_queries;
         }

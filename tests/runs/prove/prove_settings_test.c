@@ -95,7 +95,7 @@ TEST(depths_can_be_found_instead_of_read) {
         REQUIRE_OK(es_prover_create(graph, &prover_settings, &prover));
         for (int32_t i = 0; i < split->count; i++) {
             EsProverAnswer answer;
-            REQUIRE_OK(es_prover_find_depth(prover, split->atoms[i], &answer));
+            REQUIRE_OK(es_prover_find_depth(prover, &split->atoms[i], &answer));
             EXPECT_EQ(split->depths[i], finds ? answer.depth : ES_KG_DEPTH_ABSENT);
         }
         es_prover_destroy(prover);

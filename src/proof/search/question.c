@@ -1,7 +1,7 @@
-// The atoms of the closure that goals ask for are sorted twice, by either argument. Goals are then
-// taken one after the other, the one with the most known arguments first, each bound to every atom
-// that fits; comparisons are made as soon as their terms are known.
-#include "proof/search/conjunction.h"
+// The atoms of the closure that goals ask for are sorted by each argument that is known when they
+// are. Goals are taken one after the other, the one with the fewest unknown arguments first, each
+// bound to every atom that fits; comparisons are made as soon as their terms are known.
+#include "proof/search/question.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -13,24 +13,6 @@
 #include "proof/search/proof_array.h"
 
 // --- the text ---
-
-int es_question_is_conjunction(const char *text) {
-    EsNameText unused;
-    int n_open = 0;
-    while (*text != '\0') {
-        EsPiece rest = {text, strlen(text)};
-        if ((*text == '"' || *text == '\'') && es_text_take_quoted(&rest, "(),<>!", &unused)) {
-            text = rest.text;
-            continue;
-        }
-        n_open += (*text == '(') - (*text == ')');
-        if (*text == ',' && n_open == 0) {
-            return 1;
-        }
-        text++;
-    }
-    return 0;
-}
 
 static EsStatus find_number(const EsTextLines *lines, EsNameText name, const char *what,
                             const char *const *names, int32_t n_names, int32_t *number) {
@@ -59,7 +41,7 @@ static int is_variable(EsNameText name) {
 }
 
 static EsStatus number_term(const EsKnowledgeGraph *graph, const EsTextLines *lines,
-                            EsNameText name, EsConjunction *question, int32_t *term) {
+                            EsNameText name, EsQuestion *question, int32_t *term) {
     EsPiece piece = name.inside;
     char first = piece.text[0];
     if (!is_variable(name)) {
@@ -87,10 +69,10 @@ static EsStatus number_term(const EsKnowledgeGraph *graph, const EsTextLines *li
 }
 
 static EsStatus add_comparison(const EsKnowledgeGraph *graph, const EsTextLines *lines,
-                               const EsLiteralText *literal, EsConjunction *question) {
+                               const EsLiteralText *literal, EsQuestion *question) {
     EsComparison comparison = {.test = literal->test};
     for (int side = 0; side < 2; side++) {
-        EsNameText name = side == 0 ? literal->atom.a : literal->atom.b;
+        EsNameText name = literal->atom.terms[side];
         EsOperand *operand = &comparison.sides[side];
         char word[ES_KG_MAX_NAME_BYTES + 1];
         word[es_name_text_copy(name, word, sizeof word - 1)] = '\0';
@@ -108,9 +90,9 @@ static EsStatus add_comparison(const EsKnowledgeGraph *graph, const EsTextLines 
 
 // Add a goal or a comparison.
 static EsStatus add_literal(const EsKnowledgeGraph *graph, const EsTextLines *lines,
-                            const EsLiteralText *literal, EsConjunction *question) {
+                            const EsLiteralText *literal, EsQuestion *question) {
     if (question->n_goals + question->n_comparisons == ES_HORN_MAX_BODY) {
-        return ES_LINE_FAIL(lines, literal->atom.a.whole.text, "more than %d goals in one question",
+        return ES_LINE_FAIL(lines, lines->begin, "more than %d goals in one question",
                             ES_HORN_MAX_BODY);
     }
     if (literal->test == ES_KG_NEGATION) {
@@ -120,24 +102,37 @@ static EsStatus add_literal(const EsKnowledgeGraph *graph, const EsTextLines *li
     if (literal->test != ES_KG_NO_TEST) {
         return add_comparison(graph, lines, literal, question);
     }
-    EsAtom *goal = &question->goals[question->n_goals];
-    ES_TRY(find_number(lines, literal->atom.predicate, "predicate", graph->predicate_names,
-                       graph->n_predicates, &goal->predicate));
-    if (es_kg_is_test(graph, goal->predicate)) {
-        return ES_LINE_FAIL(lines, literal->atom.predicate.whole.text, "%s",
+    const EsAtomText *spelt = &literal->atom;
+    int32_t predicate, terms[ES_KG_MAX_ARITY];
+    ES_TRY(find_number(lines, spelt->predicate, "predicate", graph->predicate_names,
+                       graph->n_predicates, &predicate));
+    if (es_kg_is_test(graph, predicate)) {
+        return ES_LINE_FAIL(lines, spelt->predicate.whole.text, "%s",
                             "no atom with facts or rules");
     }
-    ES_TRY(number_term(graph, lines, literal->atom.a, question, &goal->a));
-    ES_TRY(number_term(graph, lines, literal->atom.b, question, &goal->b));
-    question->n_goals++;
+    if (graph->arities[predicate] != spelt->n_terms) {
+        EsExcerpt excerpt;
+        return ES_LINE_FAIL(lines, spelt->predicate.whole.text, "%s has %d argument%s, not %d",
+                            es_text_excerpt(spelt->predicate.inside, excerpt),
+                            graph->arities[predicate], graph->arities[predicate] == 1 ? "" : "s",
+                            spelt->n_terms);
+    }
+    for (int i = 0; i < spelt->n_terms; i++) {
+        ES_TRY(number_term(graph, lines, spelt->terms[i], question, &terms[i]));
+    }
+    question->goals[question->n_goals++] = es_wide_atom_make(predicate, terms, spelt->n_terms);
     return ES_STATUS_OK;
 }
 
-static EsStatus check_variables(const EsTextLines *lines, const EsConjunction *question) {
+static EsStatus check_variables(const EsKnowledgeGraph *graph, const EsTextLines *lines,
+                                const EsQuestion *question) {
     for (int v = 1; v <= question->n_variables; v++) {
         int is_in_goal = 0;
         for (int k = 0; k < question->n_goals; k++) {
-            is_in_goal |= question->goals[k].a == -v || question->goals[k].b == -v;
+            const EsAtom *goal = question->goals[k].cells;
+            for (int i = 0; i < graph->arities[goal->predicate]; i++) {
+                is_in_goal |= es_atom_term(goal, i) == -v;
+            }
         }
         if (!is_in_goal) {
             EsExcerpt excerpt;
@@ -148,11 +143,10 @@ static EsStatus check_variables(const EsTextLines *lines, const EsConjunction *q
     }
     return question->n_goals > 0
                ? ES_STATUS_OK
-               : ES_LINE_FAIL(lines, lines->begin, "%s", "comparisons alone and no atom");
+               : ES_LINE_FAIL(lines, lines->begin, "%s", "a comparison alone is no question");
 }
 
-EsStatus es_conjunction_parse(const EsKnowledgeGraph *graph, const char *text,
-                              EsConjunction *question) {
+EsStatus es_question_parse(const EsKnowledgeGraph *graph, const char *text, EsQuestion *question) {
     memset(question, 0, sizeof *question);
     EsTextLines lines = es_text_lines_begin("question", text, strlen(text));
     lines.number = 1;
@@ -163,7 +157,7 @@ EsStatus es_conjunction_parse(const EsKnowledgeGraph *graph, const char *text,
         ES_TRY(add_literal(graph, &lines, &literal, question));
         rest = es_piece_skip_blanks(rest);
         if (rest.bytes == 0 || (rest.bytes == 1 && rest.text[0] == '.')) {
-            return check_variables(&lines, question);
+            return check_variables(graph, &lines, question);
         }
         if (rest.text[0] != ',') {
             EsExcerpt excerpt;
@@ -174,20 +168,45 @@ EsStatus es_conjunction_parse(const EsKnowledgeGraph *graph, const char *text,
     }
 }
 
-int es_conjunction_is_named(const EsConjunction *question, int v) {
+int es_question_is_named(const EsQuestion *question, int v) {
     EsPiece name = question->variables[v - 1];
     return name.bytes > 1 || name.text[0] != '_';
 }
 
+int es_question_matches(const EsKnowledgeGraph *graph, const EsAtom *form, const EsAtom *atom) {
+    if (form->predicate != atom->predicate) {
+        return 0;
+    }
+    for (int i = 0; i < graph->arities[form->predicate]; i++) {
+        int32_t term = es_atom_term(form, i), wanted = term;
+        for (int k = 0; k < i && term < 0; k++) {
+            wanted = es_atom_term(form, k) == term ? es_atom_term(atom, k) : wanted;
+        }
+        if (wanted > 0 && wanted != es_atom_term(atom, i)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 // --- the join ---
+
+// The atoms of the closure of one predicate.
+typedef struct Table {
+    int32_t predicate, count;
+    int arity;
+    int32_t *terms;                  // owned                                      (count x arity)
+    int32_t *order[ES_KG_MAX_ARITY]; // their numbers by the term in that place, made when it is
+                                     // asked for; owned                                  (count)
+} Table;
 
 typedef struct Join {
     const EsKnowledgeGraph *graph;
-    const EsConjunction *question;
-    EsAtom *by_a, *by_b; // atoms of the closure by (p,a,b) and by (p,b,a); owned       (n_atoms)
-    int32_t n_atoms;
-    int64_t capacity; // of rows, in numbers
-    EsConjunctionAnswers *answers;
+    const EsQuestion *question;
+    Table tables[ES_HORN_MAX_BODY];
+    int n_tables, table_of[ES_HORN_MAX_BODY]; // of each goal
+    int64_t capacity;                         // of rows, in numbers
+    EsJoinedAnswers *answers;
 } Join;
 
 // Constants of the variables, 0: not known yet.
@@ -195,40 +214,97 @@ typedef struct Binding {
     int32_t of[ES_HORN_MAX_VARIABLES];
 } Binding;
 
-static int compare_by_b(const void *left, const void *right) {
-    const EsAtom *x = left, *y = right;
-    EsAtom x_turned = {x->predicate, x->b, x->a}, y_turned = {y->predicate, y->b, y->a};
-    return es_atom_compare(&x_turned, &y_turned);
+static const int32_t *tuple_at(const Table *table, int32_t i) {
+    return table->terms + (size_t)i * (size_t)table->arity;
 }
 
-// Each predicate of the goals once.
-static int is_asked_before(const EsConjunction *question, int goal) {
-    for (int k = 0; k < goal; k++) {
-        if (question->goals[k].predicate == question->goals[goal].predicate) {
-            return 1;
+static EsStatus fill_table(const EsClosure *closure, int32_t predicate, Table *table) {
+    *table = (Table){.predicate = predicate,
+                     .count = es_closure_count(closure, predicate),
+                     .arity = closure->graph->arities[predicate]};
+    size_t n_terms = (size_t)table->count * (size_t)table->arity;
+    ES_TRY(es_allocate(ES_MAX(n_terms, 1) * sizeof *table->terms, (void **)&table->terms));
+    for (int32_t i = 0; i < table->count; i++) {
+        EsWideAtom atom = es_closure_atom(closure, predicate, i);
+        for (int k = 0; k < table->arity; k++) {
+            table->terms[(size_t)i * (size_t)table->arity + (size_t)k] =
+                es_atom_term(atom.cells, k);
         }
     }
-    return 0;
-}
-
-static EsStatus index_closure(Join *join, const EsClosure *closure) {
-    const EsConjunction *question = join->question;
-    size_t bytes = (size_t)ES_MAX(closure->count, 1) * sizeof(EsAtom);
-    ES_TRY(es_allocate(bytes, (void **)&join->by_a));
-    for (int k = 0; k < question->n_goals; k++) {
-        int32_t predicate = question->goals[k].predicate;
-        int32_t count = is_asked_before(question, k) ? 0 : es_closure_count(closure, predicate);
-        for (int32_t i = 0; i < count; i++) {
-            join->by_a[join->n_atoms++] = es_closure_atom(closure, predicate, i);
-        }
-    }
-    size_t count = (size_t)join->n_atoms;
-    ES_TRY(es_allocate(ES_MAX(count, 1) * sizeof(EsAtom), (void **)&join->by_b));
-    qsort(join->by_a, count, sizeof(EsAtom), es_atom_compare);
-    memcpy(join->by_b, join->by_a, count * sizeof(EsAtom));
-    qsort(join->by_b, count, sizeof(EsAtom), compare_by_b);
     return ES_STATUS_OK;
 }
+
+// A table for each predicate of the goals.
+static EsStatus fill_tables(Join *join, const EsClosure *closure) {
+    for (int k = 0; k < join->question->n_goals; k++) {
+        int32_t predicate = join->question->goals[k].cells->predicate;
+        int t = 0;
+        while (t < join->n_tables && join->tables[t].predicate != predicate) {
+            t++;
+        }
+        join->table_of[k] = t;
+        if (t == join->n_tables) {
+            join->n_tables++;
+            ES_TRY(fill_table(closure, predicate, &join->tables[t]));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+static void release_tables(Join *join) {
+    for (int t = 0; t < join->n_tables; t++) {
+        es_release(join->tables[t].terms);
+        for (int place = 0; place < ES_KG_MAX_ARITY; place++) {
+            es_release(join->tables[t].order[place]);
+        }
+    }
+}
+
+typedef struct Place {
+    const Table *table;
+    int place;
+} Place;
+
+static int compare_tuples(const void *left, const void *right, void *context) {
+    const Place *by = context;
+    int32_t i = *(const int32_t *)left, k = *(const int32_t *)right;
+    int32_t x = tuple_at(by->table, i)[by->place], y = tuple_at(by->table, k)[by->place];
+    return x != y ? (x < y ? -1 : 1) : (i > k) - (i < k);
+}
+
+static EsStatus sort_table(Table *table, int place) {
+    if (table->order[place] != NULL) {
+        return ES_STATUS_OK;
+    }
+    Place by = {table, place};
+    size_t count = (size_t)table->count;
+    ES_TRY(es_allocate(ES_MAX(count, 1) * sizeof(int32_t), (void **)&table->order[place]));
+    for (int32_t i = 0; i < table->count; i++) {
+        table->order[place][i] = i;
+    }
+    qsort_r(table->order[place], count, sizeof(int32_t), compare_tuples, &by);
+    return ES_STATUS_OK;
+}
+
+// The first tuple in the order of a place whose term there is not below `term`.
+static int32_t find_first(const Table *table, int place, int32_t term) {
+    int32_t low = 0, high = table->count;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (tuple_at(table, table->order[place][middle])[place] < term) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+// Tuples order[begin] to order[end - 1]; without an order their own numbers.
+typedef struct Range {
+    const int32_t *order;
+    int32_t begin, end;
+} Range;
 
 static int32_t value_of(const Binding *binding, int32_t term) {
     return term < 0 ? binding->of[-1 - term] : term;
@@ -274,9 +350,9 @@ static int passes(const Join *join, const Binding *binding) {
 }
 
 static EsStatus add_row(Join *join, const Binding *binding) {
-    EsConjunctionAnswers *answers = join->answers;
+    EsJoinedAnswers *answers = join->answers;
     int32_t n_variables = answers->n_variables;
-    if (answers->count == ES_CONJUNCTION_MAX_ROWS) {
+    if (answers->count == ES_QUESTION_MAX_ROWS) {
         answers->is_complete = 0;
         return ES_STATUS_OK;
     }
@@ -290,33 +366,54 @@ static EsStatus add_row(Join *join, const Binding *binding) {
     return ES_STATUS_OK;
 }
 
-// The open goal with the most known arguments.
+// Unknown arguments of a goal.
+static int count_unknown(const Join *join, const Binding *binding, int k) {
+    const EsAtom *goal = join->question->goals[k].cells;
+    int n = 0;
+    for (int i = 0; i < join->graph->arities[goal->predicate]; i++) {
+        n += value_of(binding, es_atom_term(goal, i)) == 0;
+    }
+    return n;
+}
+
+// The open goal with the fewest unknown arguments.
 static int choose_goal(const Join *join, unsigned open, const Binding *binding) {
-    int best = -1, best_known = -1;
+    int best = -1, fewest = ES_KG_MAX_ARITY + 1;
     for (int k = 0; k < join->question->n_goals; k++) {
-        EsAtom goal = join->question->goals[k];
-        int n_known = (value_of(binding, goal.a) != 0) + (value_of(binding, goal.b) != 0);
-        if ((open >> k & 1u) != 0 && n_known > best_known) {
+        int n_unknown = count_unknown(join, binding, k);
+        if ((open >> k & 1u) != 0 && n_unknown < fewest) {
             best = k;
-            best_known = n_known;
+            fewest = n_unknown;
         }
     }
     return best;
 }
 
-// The first atom that is not before `key` in the order.
-static int32_t find_first(const EsAtom *atoms, int32_t count, EsAtom key,
-                          int (*compare)(const void *, const void *)) {
-    int32_t low = 0, high = count;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (compare(&atoms[middle], &key) < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
+// The tuples that have one of the goal's known arguments in its place, of which there are the
+// fewest.
+static EsStatus find_range(Table *table, const EsAtom *goal, const Binding *binding, Range *range) {
+    *range = (Range){NULL, 0, table->count};
+    for (int place = 0; place < table->arity; place++) {
+        int32_t term = value_of(binding, es_atom_term(goal, place));
+        if (term != 0) {
+            ES_TRY(sort_table(table, place));
+            int32_t begin = find_first(table, place, term);
+            int32_t end = find_first(table, place, term + 1);
+            if (range->order == NULL || end - begin < range->end - range->begin) {
+                *range = (Range){table->order[place], begin, end};
+            }
         }
     }
-    return low;
+    return ES_STATUS_OK;
+}
+
+static int bind_tuple(const EsAtom *goal, const Table *table, const int32_t *tuple,
+                      Binding *binding) {
+    int fits = 1;
+    for (int i = 0; i < table->arity && fits; i++) {
+        fits = bind_term(binding, es_atom_term(goal, i), tuple[i]);
+    }
+    return fits;
 }
 
 static EsStatus join_goals(Join *join, unsigned open, const Binding *binding) {
@@ -327,21 +424,14 @@ static EsStatus join_goals(Join *join, unsigned open, const Binding *binding) {
         return add_row(join, binding);
     }
     int k = choose_goal(join, open, binding);
-    EsAtom goal = join->question->goals[k];
-    int32_t a = value_of(binding, goal.a), b = value_of(binding, goal.b);
-    // unknown arguments are 0, which comes before every constant
-    EsAtom key = {goal.predicate, a, b};
-    int is_by_b = a == 0 && b != 0;
-    const EsAtom *atoms = is_by_b ? join->by_b : join->by_a;
-    int32_t i = find_first(atoms, join->n_atoms, key, is_by_b ? compare_by_b : es_atom_compare);
-    for (; i < join->n_atoms && join->answers->is_complete; i++) {
-        EsAtom atom = atoms[i];
-        if (atom.predicate != goal.predicate || (a != 0 && atom.a != a) ||
-            (b != 0 && atom.b != b)) {
-            break;
-        }
+    const EsAtom *goal = join->question->goals[k].cells;
+    Table *table = &join->tables[join->table_of[k]];
+    Range range;
+    ES_TRY(find_range(table, goal, binding, &range));
+    for (int32_t i = range.begin; i < range.end && join->answers->is_complete; i++) {
+        const int32_t *tuple = tuple_at(table, range.order != NULL ? range.order[i] : i);
         Binding extended = *binding;
-        if (bind_term(&extended, goal.a, atom.a) && bind_term(&extended, goal.b, atom.b)) {
+        if (bind_tuple(goal, table, tuple, &extended)) {
             ES_TRY(join_goals(join, open & ~(1u << k), &extended));
         }
     }
@@ -352,11 +442,11 @@ static EsStatus join_goals(Join *join, unsigned open, const Binding *binding) {
 
 // By the variables with names, then by the others.
 static int compare_rows(const void *left, const void *right, void *context) {
-    const EsConjunction *question = context;
+    const EsQuestion *question = context;
     const int32_t *x = left, *y = right;
     for (int is_named = 1; is_named >= 0; is_named--) {
         for (int v = 0; v < question->n_variables; v++) {
-            if (es_conjunction_is_named(question, v + 1) == is_named && x[v] != y[v]) {
+            if (es_question_is_named(question, v + 1) == is_named && x[v] != y[v]) {
                 return x[v] < y[v] ? -1 : 1;
             }
         }
@@ -364,16 +454,16 @@ static int compare_rows(const void *left, const void *right, void *context) {
     return 0;
 }
 
-static int are_same_answer(const EsConjunction *question, const int32_t *x, const int32_t *y) {
+static int are_same_answer(const EsQuestion *question, const int32_t *x, const int32_t *y) {
     for (int v = 0; v < question->n_variables; v++) {
-        if (es_conjunction_is_named(question, v + 1) && x[v] != y[v]) {
+        if (es_question_is_named(question, v + 1) && x[v] != y[v]) {
             return 0;
         }
     }
     return 1;
 }
 
-static void make_distinct(const EsConjunction *question, EsConjunctionAnswers *answers) {
+static void make_distinct(const EsQuestion *question, EsJoinedAnswers *answers) {
     size_t width = (size_t)answers->n_variables;
     int32_t count = 0;
     if (width == 0) {
@@ -394,8 +484,8 @@ static void make_distinct(const EsConjunction *question, EsConjunctionAnswers *a
     answers->count = count;
 }
 
-EsStatus es_conjunction_find(const EsKnowledgeGraph *graph, const EsConjunction *question,
-                             const EsClosureSettings *settings, EsConjunctionAnswers *answers) {
+EsStatus es_question_join(const EsKnowledgeGraph *graph, const EsQuestion *question,
+                          const EsClosureSettings *settings, EsJoinedAnswers *answers) {
     memset(answers, 0, sizeof *answers);
     answers->n_variables = question->n_variables;
     answers->is_complete = 1;
@@ -406,7 +496,7 @@ EsStatus es_conjunction_find(const EsKnowledgeGraph *graph, const EsConjunction 
     ES_TRY_GOTO(es_closure_create_with(graph, settings, &closure));
     answers->is_closure_known = closure->is_complete;
     answers->n_closure = closure->count;
-    ES_TRY_GOTO(index_closure(&join, closure));
+    ES_TRY_GOTO(fill_tables(&join, closure));
     ES_TRY_GOTO(join_goals(&join, (1u << question->n_goals) - 1u, &none));
     make_distinct(question, answers);
     answers->is_complete &= closure->is_complete && graph->n_skipped == 0;
@@ -416,27 +506,29 @@ EsStatus es_conjunction_find(const EsKnowledgeGraph *graph, const EsConjunction 
     }
 done:
     es_closure_destroy(closure);
-    es_release(join.by_a);
-    es_release(join.by_b);
+    release_tables(&join);
     if (status != ES_STATUS_OK) {
-        es_conjunction_answers_destroy(answers);
+        es_joined_answers_destroy(answers);
     }
     return status;
 }
 
-void es_conjunction_answers_destroy(EsConjunctionAnswers *answers) {
+void es_joined_answers_destroy(EsJoinedAnswers *answers) {
     es_release(answers->rows);
     es_closure_destroy(answers->closure);
     memset(answers, 0, sizeof *answers);
 }
 
-const int32_t *es_conjunction_row(const EsConjunctionAnswers *answers, int32_t i) {
+const int32_t *es_joined_row(const EsJoinedAnswers *answers, int32_t i) {
     return answers->rows + (size_t)i * (size_t)answers->n_variables;
 }
 
-EsAtom es_conjunction_goal(const EsConjunction *question, int goal, const int32_t *row) {
-    EsAtom atom = question->goals[goal];
-    atom.a = atom.a < 0 ? row[-1 - atom.a] : atom.a;
-    atom.b = atom.b < 0 ? row[-1 - atom.b] : atom.b;
+EsWideAtom es_question_goal(const EsKnowledgeGraph *graph, const EsQuestion *question, int goal,
+                            const int32_t *row) {
+    EsWideAtom atom = question->goals[goal];
+    for (int i = 0; i < graph->arities[atom.cells->predicate]; i++) {
+        int32_t term = es_atom_term(atom.cells, i);
+        es_atom_set_term(atom.cells, i, term < 0 ? row[-1 - term] : term);
+    }
     return atom;
 }
