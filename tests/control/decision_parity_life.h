@@ -207,8 +207,17 @@ static inline ES_HOST_DEVICE double life_weight(LifeKey key, int i) {
     return life_word(key, i) % 8 == 0 ? 0.0 : (double)life_number(key, i);
 }
 
+// nvcc 13.0 gives life_slopes other probabilities where it is inlined into the whole of a life,
+// with ptxas at -O1 as well; out of line its bits are those of the CPU. The kernels of PPO call the
+// same rules in other surroundings, and ppo_parity holds them to the CPU.
+#ifdef __CUDACC__
+#define LIFE_OUT_OF_LINE __noinline__
+#else
+#define LIFE_OUT_OF_LINE inline
+#endif
+
 // Gradients of all heads under the masks that a rollout keeps.
-static inline ES_HOST_DEVICE void life_slopes(const LifeSettings *s, const float *logits,
+static LIFE_OUT_OF_LINE ES_HOST_DEVICE void life_slopes(const LifeSettings *s, const float *logits,
                                               const EsLegality *legality, const EsAction *action,
                                               LifeKey key, float *d_logits) {
     double p[ES_CHOICE_MAX];
