@@ -218,8 +218,9 @@ static inline ES_HOST_DEVICE double life_weight(LifeKey key, int i) {
 
 // Gradients of all heads under the masks that a rollout keeps.
 static LIFE_OUT_OF_LINE ES_HOST_DEVICE void life_slopes(const LifeSettings *s, const float *logits,
-                                              const EsLegality *legality, const EsAction *action,
-                                              LifeKey key, float *d_logits) {
+                                                        const EsLegality *legality,
+                                                        const EsAction *action, LifeKey key,
+                                                        float *d_logits) {
     double p[ES_CHOICE_MAX];
     for (int head = 0; head < ES_N_HEADS; head++) {
         int first = es_head_first_logit(head, s->growth.n_slots);
