@@ -24,7 +24,7 @@ export PKG_CONFIG_PATH=$library/pkgconfig LD_LIBRARY_PATH=$library
 
 # the policies that ship are found, wherever the prefix is moved to
 "$prefix/bin/esper" fit --data tiny --max-params 4000 --epoch-batches 2 --dry-run > "$folder/plan"
-grep -q "^# policy      eager: tiny.safetensors does not fit: $prefix/share/esper/policies/" "$folder/plan" ||
+grep -q "^# policy .*general.safetensors" "$folder/plan" ||
     fail "the shipped policies are not found: $(grep "^# policy" "$folder/plan")"
 
 read -ra flags <<< "$(pkg-config --cflags esper)"

@@ -377,7 +377,7 @@ static void draw_training(const Source *source, EsTask *task) {
 static void describe(EsTask *task, double difficulty) {
     char blocks[128] = "", budget[32] = "no budget";
     size_t used = 0;
-    for (int i = 0; i < task->host.n_blocks; i++) {
+    for (int i = 0; i < task->host.n_blocks && used < sizeof blocks; i++) {
         const EsHostBlock *block = &task->host.blocks[i];
         used += (size_t)snprintf(blocks + used, sizeof blocks - used, " %dk%d%s", block->n_channels,
                                  block->kernel, block->has_pool ? "p" : "");
@@ -385,14 +385,16 @@ static void describe(EsTask *task, double difficulty) {
     if (task->max_parameters > 0) {
         snprintf(budget, sizeof budget, "budget %d", task->max_parameters);
     }
-    snprintf(task->text, sizeof task->text,
-             "blocks%s, slots %s; %d x %d x %d, %d classes of %d, difficulty %.2f, noise %.2f, %d "
-             "images; batch %d x %d, rates %.3g and %.3g, %d steps; %lld parameters, %s",
-             blocks, task->slots, task->host.image_size, task->host.image_size,
-             task->host.image_channels, task->host.n_classes, task->images.n_variants, difficulty,
-             (double)task->images.noise, task->n_images, task->batch, task->step_batches,
-             (double)task->host_learning_rate, (double)task->seed_learning_rate, task->n_steps,
-             (long long)es_host_parameter_count(&task->host), budget);
+    int n_bytes = snprintf(
+        task->text, sizeof task->text,
+        "blocks%s, slots %s; %d x %d x %d, %d classes of %d, difficulty %.2f, noise %.2f, %d "
+        "images; batch %d x %d, rates %.3g and %.3g, %d steps; %lld parameters, %s",
+        blocks, task->slots, task->host.image_size, task->host.image_size,
+        task->host.image_channels, task->host.n_classes, task->images.n_variants, difficulty,
+        (double)task->images.noise, task->n_images, task->batch, task->step_batches,
+        (double)task->host_learning_rate, (double)task->seed_learning_rate, task->n_steps,
+        (long long)es_host_parameter_count(&task->host), budget);
+    ES_ASSERT(n_bytes > 0); // a text too long for its field is cut
 }
 
 static void draw(const Source *source, EsTask *task) {
