@@ -24,12 +24,13 @@ run 2 grow --config "$root/configs/tiny.ini" --policy "$root/policies/tiny.safet
 expect_part "other slots" "$err" "trained with --slots r0c0,r0c1"
 
 # --- general: hosts, images and budgets that it has never met ---
-run 0 grow --config "$root/configs/general.ini" --policy "$root/policies/general.safetensors" --rounds 0 --eval 32 \
+run 0 grow --config "$root/configs/general.ini" --policy "$root/policies/general.safetensors" --envs 16 --rounds 0 --eval 32 \
     --evaluate.against=wait --seed 5 --quiet --json --out general
 gain=$(ask general "select avg(p.test_accuracy) - avg(w.test_accuracy) from episodes p join episodes w on p.episode = w.episode
     where p.arm <> 'wait' and w.arm = 'wait'")
-# 8 tasks: 96 episodes of 24 tasks had 6.2 points, from 3.9 to 8.7
-awk -v gain="$gain" 'BEGIN { exit !(gain > 2) }' || fail "general gains $gain points over waiting, expected more than 2"
-[[ $out == *'"over_budget"'* ]] || fail "steps beyond the budget are not counted"
-[[ $out != *'"over_budget": '[1-9]* ]] || fail "general exceeds a budget"
+# 16 tasks: 24 had 6.2 points (3.9 to 8.7), 24 others 4.8 (3.1 to 6.6)
+awk -v gain="$gain" 'BEGIN { exit !(gain > 1) }' || fail "general gains $gain points over waiting, expected more than 1"
+# steps of an episode that end beyond its budget, one number for each episode of the policy
+over=$(python3 -c 'import json, sys; print(*json.load(sys.stdin)["evaluation"]["arms"][0]["episodes"]["over_budget"])' <<< "$out")
+[[ $(wc -w <<< "$over") == 32 && $over != *[1-9]* ]] || fail "steps beyond the budgets of general: $over"
 finish
