@@ -184,6 +184,12 @@ static int arity_of(const EsKgBuilder *builder, int32_t predicate) {
     return said > 0 ? said - 1 : 2;
 }
 
+int es_kg_builder_claimed_arity(const EsKgBuilder *builder, const char *text, size_t bytes) {
+    const NameTable *table = &builder->names[ES_KG_PREDICATE];
+    int32_t number = table->n_slots > 0 ? *find_slot(table, text, bytes) : 0;
+    return number > 0 ? ((const unsigned char *)builder->arities.items)[number - 1] - 1 : -1;
+}
+
 int es_kg_builder_claim_arity(EsKgBuilder *builder, int32_t predicate, int arity) {
     ES_ASSERT(predicate >= 1 && predicate <= builder->arities.count && arity <= ES_KG_MAX_ARITY);
     unsigned char *said = (unsigned char *)builder->arities.items + predicate - 1;

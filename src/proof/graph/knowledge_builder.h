@@ -48,6 +48,9 @@ EsStatus es_kg_builder_intern_negation(EsKgBuilder *builder, const char *text, s
 // where nothing ever is. An atom has two cells when its predicate was said to have over two.
 int es_kg_builder_claim_arity(EsKgBuilder *builder, int32_t predicate, int arity);
 
+// The number of arguments that was claimed for a name; -1 for none, or one without a claim.
+int es_kg_builder_claimed_arity(const EsKgBuilder *builder, const char *text, size_t bytes);
+
 // Atoms in provisional numbers. Repeated facts are kept once.
 EsStatus es_kg_builder_add_fact(EsKgBuilder *builder, const EsAtom *atom);
 EsStatus es_kg_builder_add_query(EsKgBuilder *builder, EsKgSplit split, const EsAtom *atom);

@@ -418,19 +418,44 @@ static int has_predicate(const Literal *literal) {
            (literal->test == ES_KG_NO_TEST || literal->test == ES_KG_NEGATION);
 }
 
+static int is_same_name(const Term *term, const Term *other) {
+    return term->bytes == other->bytes &&
+           memcmp(term->text, other->text, ES_MIN(term->bytes, sizeof term->text)) == 0;
+}
+
+// The number of arguments that literal k's predicate has by the clauses before, or else by the
+// first literal of its name in this one.
+static int expected_arity(const EsKgBuilder *builder, const Clause *clause, int k) {
+    const Term *name = &clause->literals[k].predicate;
+    size_t n = count_underscores(name);
+    int arity = es_kg_builder_claimed_arity(builder, name->text + n, name->bytes - n);
+    for (int j = 0; j <= k && arity < 0; j++) {
+        const Literal *literal = &clause->literals[j];
+        if (has_predicate(literal) && is_same_name(&literal->predicate, name)) {
+            arity = literal->n_terms;
+        }
+    }
+    return arity;
+}
+
 // Sees to it that each predicate has one number of arguments; *is_right is 0 when one had another.
+// Of a clause that is not right nothing is kept, neither a name nor its number of arguments.
 static EsStatus check_arities(EsKgBuilder *builder, Reader *reader, const Clause *clause,
                               int *is_right) {
     *is_right = 1;
     for (int k = 0; k < clause->n_literals && *is_right; k++) {
         const Literal *literal = &clause->literals[k];
+        *is_right = !has_predicate(literal) ||
+                    expected_arity(builder, clause, k) == literal->n_terms ||
+                    refuse(reader, literal->predicate.begin,
+                           "a predicate that had another number of arguments before");
+    }
+    for (int k = 0; k < clause->n_literals && *is_right; k++) {
+        const Literal *literal = &clause->literals[k];
         int32_t number, plain;
         if (has_predicate(literal)) {
             ES_TRY(intern_predicate(builder, literal, &number, &plain));
-            *is_right =
-                es_kg_builder_claim_arity(builder, plain, literal->n_terms) == literal->n_terms ||
-                refuse(reader, literal->predicate.begin,
-                       "a predicate that had another number of arguments before");
+            es_kg_builder_claim_arity(builder, plain, literal->n_terms);
         }
     }
     return ES_STATUS_OK;
@@ -476,11 +501,6 @@ typedef struct Variables {
     int count;
 } Variables;
 
-static int is_same_name(const Term *term, const Term *other) {
-    return term->bytes == other->bytes &&
-           memcmp(term->text, other->text, ES_MIN(term->bytes, sizeof term->text)) == 0;
-}
-
 // A plain _ is a new variable each time.
 static int is_nameless(const Term *term) {
     return term->is_variable && term->bytes == 1 && term->text[0] == '_';
@@ -512,10 +532,11 @@ static int is_integer(const Term *term) {
     return es_kg_integer(name) != ES_KG_NO_INTEGER;
 }
 
-// Returns whether a literal has a term.
+// Returns whether a literal has a term; a quoted constant is no variable of its name.
 static int has_term(const Literal *literal, const Term *term) {
     for (int i = 0; i < literal->n_terms; i++) {
-        if (is_same_name(&literal->terms[i], term)) {
+        if (literal->terms[i].is_variable == term->is_variable &&
+            is_same_name(&literal->terms[i], term)) {
             return 1;
         }
     }

@@ -109,6 +109,8 @@ TEST(what_is_not_understood_is_refused_with_its_place) {
          "--skip-unknown passes over such clauses"},
         {"q(X,Y) :- p(X,Y) ; p(Y,X).", "a.pl:1:18: something else than a comma after an atom; "
                                        "--skip-unknown passes over such clauses"},
+        {"p(X) :- q('X').", "a.pl:1:3: a variable of the head that is in no atom of the body; "
+                            "--skip-unknown passes over such clauses"},
         {"q(X,Y) :- p(X,Y), integer(X).", "a.pl:1:19: integer(X) without a comparison of X; "
                                           "--skip-unknown passes over such clauses"},
     };
@@ -128,6 +130,21 @@ TEST(what_is_not_understood_is_refused_with_its_place) {
         EXPECT_EQ(counts.n_skipped, 1);
         es_kg_destroy(graph);
     }
+}
+
+// A clause that is passed over leaves neither numbers of arguments nor a negation behind.
+TEST(skipped_clauses_leave_nothing) {
+    const char *text = "t(a).\nh(X) :- v(X), \\+ u(X), t(X,X).\nv(a,b).\nu(a,b).\nh.\n"
+                       "k(X,Y) :- v(X,Y), u(X,Y).\nm(X) :- n(X), n(X,X).\nn(a,b,c).\n";
+    EsKnowledgeGraph *graph;
+    EsPrologCounts counts;
+    REQUIRE_OK(read_text(text, strlen(text), &counts, &graph));
+    EXPECT_EQ(counts.n_skipped, 2);
+    EXPECT_EQ(counts.n_facts, 5);
+    EXPECT_EQ(counts.n_rules, 1);
+    EXPECT(!graph->has_negation);
+    EXPECT_EQ(es_kg_predicate(graph, "m"), 0);
+    es_kg_destroy(graph);
 }
 
 static void expect_failure(const char *text, size_t bytes, const char *message) {

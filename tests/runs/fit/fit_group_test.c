@@ -217,7 +217,7 @@ TEST(the_policy_is_named_with_a_reason) {
     es_fit_group_destroy(group);
     group = create_group(&test, 1, 0);
     EXPECT_TEXT(group->policy_name, temp_path("made.safetensors"));
-    EXPECT_TEXT(group->reason, "it was trained for such a host");
+    EXPECT_TEXT(group->reason, "it is for hosts of such slots, epochs and budgets");
     es_fit_group_destroy(group);
     test.options.policy = "nothing-like-it";
     EXPECT_STATUS(es_fit_group_create(&test.options, 1, 0, &group), ARGUMENT);
