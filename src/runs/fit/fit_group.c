@@ -84,7 +84,8 @@ static EsStatus try_file(EsFitGroup *group, int n, const char *file) {
         return status;
     }
     if (status == ES_STATUS_OK) {
-        snprintf(group->reason, sizeof group->reason, "it is for hosts of such slots, epochs and budgets");
+        snprintf(group->reason, sizeof group->reason,
+                 "it is for hosts of such slots, epochs and budgets");
     } else {
         snprintf(group->reason, sizeof group->reason, "%.100s does not fit: %.380s", file,
                  es_status_detail());
