@@ -172,6 +172,9 @@ static int needs_quotes(const char *name) {
     return strchr("'\"%", name[0]) != NULL || name[strcspn(name, " \t\r\n,()")] != '\0';
 }
 
+// Returns whether a name, unquoted and alone, could be two with a comparison between them.
+static int has_comparison(const char *name) { return name[strcspn(name, "<>=!")] != '\0'; }
+
 static void add_name(Text *text, const char *name, int is_quoted) {
     if (is_quoted) {
         add_quoted(text, name);
@@ -217,9 +220,9 @@ static void add_atom(Text *text, const EsKnowledgeGraph *graph, const EsAtom *at
     }
     const char *name = graph->predicate_names[predicate];
     int arity = graph->arities[predicate];
-    // without arguments a period, or what looks like a variable, would be read as such
-    int is_bare =
-        arity == 0 && (name[strlen(name) - 1] == '.' || es_kg_looks_variable(name, strlen(name)));
+    // without arguments a period, what looks like a variable or a comparison would be read as such
+    int is_bare = arity == 0 && (name[strlen(name) - 1] == '.' || has_comparison(name) ||
+                                 es_kg_looks_variable(name, strlen(name)));
     add_name(text, name, is_bare || is_quoted(name));
     for (int i = 0; i < arity; i++) {
         add_text(text, i == 0 ? "(" : ",");
@@ -269,7 +272,7 @@ static void add_term(Text *text, const EsKnowledgeGraph *graph, int32_t term) {
         const char *name = graph->constant_names[term];
         add_name(text, name,
                  needs_quotes(name) || es_kg_looks_variable(name, strlen(name)) ||
-                     name[strcspn(name, "<>=!")] != '\0' || strstr(name, "->") != NULL);
+                     has_comparison(name) || strstr(name, "->") != NULL);
         return;
     }
     ES_ASSERT(term < 0 && term >= -ES_HORN_MAX_VARIABLES);
