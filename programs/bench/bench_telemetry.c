@@ -182,7 +182,7 @@ static EsStatus run_step(void *context, int variant) {
                                      .to_stage = "BLENDING"};
     EsMetricEvent metrics[METRICS];
     for (int i = 0; i < METRICS; i++) {
-        metrics[i] = (EsMetricEvent){names[i % 3], (double)i};
+        metrics[i] = es_metric(names[i % 3], (double)i);
     }
     emit_environments(fixture, time);
     es_emit_step_timed(fixture->hub, time, &timed, 1);

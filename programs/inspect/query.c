@@ -275,8 +275,8 @@ EsExit cmd_query(int argc, char **argv) {
                    "run.db.\n"
                    "Nothing is ever changed, and the run may be going on. The views are runs,\n"
                    "rounds, episodes, seeds, decisions, rewards, contributions, anomalies, proofs, "
-                   "rankings,\nthroughput, metrics, action_distribution, reward_calibration and "
-                   "raw_events.",
+                   "rankings,\nthroughput, metrics, epochs, trainer_events, action_distribution, "
+                   "reward_calibration\nand raw_events.",
         .example =
             "esper query runs/demo \"SELECT round, accuracy, reward FROM rounds\"\n"
             "         esper query runs/demo \"SELECT blueprint, outcome, count(*), "

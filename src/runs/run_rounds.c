@@ -117,17 +117,18 @@ static void emit_phases(EsRun *run, EsEventTime time) {
 
 static void emit_metrics(EsRun *run, EsEventTime time, const EsRoundCompletedEvent *round) {
     const EsMetricEvent all[] = {
-        {"charts/SPS", round->steps_per_second},
-        {"charts/episodic_return", round->reward},
-        {"esper.round.images_per_second", round->images_per_second},
-        {"esper.round.accuracy", round->accuracy},
-        {"esper.round.rolling_accuracy", round->rolling_accuracy},
-        {"esper.round.loss", round->loss},
-        {"esper.round.seconds", round->seconds},
-        {"esper.round.seeds",
-         round->n_seeds == ES_MISSING_INT ? es_missing_real() : (double)round->n_seeds},
-        {"esper.round.fossils",
-         round->n_fossils == ES_MISSING_INT ? es_missing_real() : (double)round->n_fossils},
+        es_metric("charts/SPS", round->steps_per_second),
+        es_metric("charts/episodic_return", round->reward),
+        es_metric("esper.round.images_per_second", round->images_per_second),
+        es_metric("esper.round.accuracy", round->accuracy),
+        es_metric("esper.round.rolling_accuracy", round->rolling_accuracy),
+        es_metric("esper.round.loss", round->loss),
+        es_metric("esper.round.seconds", round->seconds),
+        es_metric("esper.round.seeds",
+                  round->n_seeds == ES_MISSING_INT ? es_missing_real() : (double)round->n_seeds),
+        es_metric("esper.round.fossils", round->n_fossils == ES_MISSING_INT
+                                             ? es_missing_real()
+                                             : (double)round->n_fossils),
     };
     EsMetricEvent rows[ES_COUNT_OF(all)];
     int n = 0;

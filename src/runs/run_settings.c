@@ -13,7 +13,7 @@ int es_run_setting_is_free(const EsConfigKey *key) {
         const char *section, *key;
     } free_keys[] = {{"run", "rounds"},      {"run", "threads"},         {"run", "stop_seconds"},
                      {"fit", "max_seconds"}, {"fit", "target_accuracy"}, {"fit", "compare"}};
-    static const char *const free_sections[] = {"checkpoint", "telemetry", "evaluate"};
+    static const char *const free_sections[] = {"checkpoint", "telemetry", "evaluate", "rails"};
     for (size_t i = 0; i < ES_COUNT_OF(free_sections); i++) {
         if (strcmp(key->section, free_sections[i]) == 0) {
             return 1;

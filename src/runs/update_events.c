@@ -19,7 +19,7 @@ typedef struct Curves {
 static void add(Curves *curves, const char *name, double value) {
     if (!isnan(value)) {
         ES_ASSERT(curves->n_rows < (int)ES_COUNT_OF(curves->rows));
-        curves->rows[curves->n_rows++] = (EsMetricEvent){name, value};
+        curves->rows[curves->n_rows++] = es_metric(name, value);
     }
 }
 

@@ -47,6 +47,11 @@ ES_EVENT_LIST(X)
 #undef X
 #undef C
 
+// A number by name, without labels.
+static inline EsMetricEvent es_metric(const char *name, double value) {
+    return (EsMetricEvent){.name = name, .value = value};
+}
+
 // An integer that was not measured.
 #define ES_MISSING_INT INT64_MIN
 

@@ -7,7 +7,7 @@
 #ifndef ES_TELEMETRY_EVENT_SCHEMA_H
 #define ES_TELEMETRY_EVENT_SCHEMA_H
 
-#define ES_EVENT_SCHEMA_VERSION 7
+#define ES_EVENT_SCHEMA_VERSION 8
 
 // X(NAME, Name, name, delivery, level, pace, help)
 //   delivery  KEPT: spilled to a file when a sink's queue is full; LOSSY: dropped and counted
@@ -66,6 +66,8 @@
       "one row per device and round")                                                              \
     X(PLANS_MEASURED, PlansMeasured, plans_measured, KEPT, MINIMAL, ALWAYS,                        \
       "one row per round of growth: plans on the CPU, captures on a GPU")                          \
+    X(TRAINER_EVENT, TrainerEvent, trainer_event, KEPT, MINIMAL, ALWAYS,                           \
+      "the rails of a fit did something: a budget, a deadline, the breaker, a rollback")           \
     X(METRIC, Metric, metric, LOSSY, MINIMAL, ALWAYS,                                              \
       "one row per named number; what TensorBoard and Prometheus show")
 
@@ -337,8 +339,15 @@
     C(REAL, capture_ms, "of all captures")                                                         \
     C(TEXT, fallback, "why the last part that could not be captured was not")                      \
     C(INT, fused_bytes, "device memory of the fused step")
+#define ES_TRAINER_EVENT_COLUMNS(C)                                                                \
+    C(TEXT, name, "tolaria.epoch_budget_exceeded, ...; docs/telemetry.md has all")                 \
+    C(TEXT, level, "info, warning, error or critical")                                             \
+    C(TEXT, attributes, "a JSON object")
 #define ES_METRIC_COLUMNS(C)                                                                       \
     C(TEXT, name, "charts/SPS, losses/value_loss, tolaria.training.latency_ms, ...")               \
-    C(REAL, value, "")
+    C(REAL, value, "")                                                                             \
+    C(TEXT, seed_id, "label: the seed it is of; missing where it is of no single one")             \
+    C(TEXT, stage, "label: of that seed")                                                          \
+    C(TEXT, layer, "label: the layer it is of")
 
 #endif

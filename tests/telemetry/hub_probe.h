@@ -106,7 +106,7 @@ static inline void emit_kept(EsHub *hub, int64_t value) {
 }
 
 static inline void emit_lossy(EsHub *hub, int64_t n) {
-    EsMetricEvent row = {.name = "charts/SPS", .value = 1};
+    EsMetricEvent row = es_metric("charts/SPS", 1);
     for (int64_t i = 0; i < n; i++) {
         es_emit_metric(hub, (EsEventTime){.round = 1, .step = i}, &row, 1);
     }

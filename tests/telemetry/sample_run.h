@@ -226,6 +226,14 @@ static inline EsStatus send_proofs(EsSink *sink, int64_t round) {
     return send_rows(sink, ES_EVENT_PROOF_RANKED, (EsEventTime){round, -1}, &ranked, 1);
 }
 
+static inline EsStatus send_rails(EsSink *sink, int64_t round) {
+    EsTrainerEventEvent event = {"tolaria.epoch_budget_exceeded", "warning",
+                                 "{\"latency_ms\": 21.500}"};
+    ES_TRY(send_metric(sink, round, "tolaria.training.latency_ms", 21.5));
+    ES_TRY(send_metric(sink, round, "tolaria.breaker.state", 1));
+    return send_rows(sink, ES_EVENT_TRAINER_EVENT, (EsEventTime){round, -1}, &event, 1);
+}
+
 static inline EsStatus send_end(EsSink *sink, int64_t round) {
     EsRunEndedEvent row = {"done", NULL, 1.5, 0, 0};
     return send_rows(sink, ES_EVENT_RUN_ENDED, (EsEventTime){round, -1}, &row, 1);
@@ -245,6 +253,9 @@ static inline EsStatus write_sample_run(const char *path, int n_rounds) {
     }
     if (status == ES_STATUS_OK) {
         status = send_proofs(&sink, n_rounds);
+    }
+    if (status == ES_STATUS_OK) {
+        status = send_rails(&sink, n_rounds);
     }
     if (status == ES_STATUS_OK) {
         status = send_end(&sink, n_rounds);

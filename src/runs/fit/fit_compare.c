@@ -356,6 +356,7 @@ void es_fit_comparison_measure(EsFitComparison *comparison) {
 EsStatus es_fit_compare(const EsFitSearchOptions *options, EsRun *run, int n_seeds,
                         EsFitComparison *comparison) {
     Comparing c = {.options = *options, .run = run, .comparison = comparison};
+    c.options.rails = NULL; // budgets are of the fit itself
     memset(comparison, 0, sizeof *comparison);
     comparison->n_seeds = n_seeds;
     c.options.is_stopped = is_stopped;

@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/folder.h"
 #include "base/memory.h"
 
 // --- life ---
 
 static void forget_candidates(EsFitGroup *group) {
+    group->controller = NULL;
     group->policy = NULL;
     group->growth = NULL;
     group->candidates = NULL;
@@ -19,8 +21,18 @@ static void forget_candidates(EsFitGroup *group) {
     group->n = 0;
 }
 
+static void close_policy(EsFitGroup *group) {
+    if (group->controller != NULL) {
+        es_controller_destroy(group->controller);
+    } else {
+        es_policy_destroy(group->policy);
+    }
+    group->controller = NULL;
+    group->policy = NULL;
+}
+
 static void release_candidates(EsFitGroup *group) {
-    es_policy_destroy(group->policy);
+    close_policy(group);
     es_growth_destroy(group->growth);
     es_release(group->candidates);
     es_release(group->loss);
@@ -50,6 +62,22 @@ static void suit_policy(EsFitGroup *group, const char *path, EsGrowthSettings *s
     }
 }
 
+// The policy of this name or file, for the growth that there is.
+static EsStatus open_controller(EsFitGroup *group, int n, const char *name) {
+    const EsPolicyContext context = {.settings = es_growth_settings(group->growth),
+                                     .slots = es_growth_model(group->growth)->slots,
+                                     .device = group->options.cpu,
+                                     .n_envs = n,
+                                     .seed = group->options.growth.seed};
+    const EsFitRails *rails = group->options.rails;
+    if (rails == NULL || rails->deadline == NULL) {
+        return es_policy_open(name, &context, &group->policy);
+    }
+    ES_TRY(es_controller_create(name, &context, rails->drill, &group->controller));
+    group->policy = es_controller_policy(group->controller);
+    return ES_STATUS_OK;
+}
+
 // Growth of n candidates and the policy of this name or file.
 static EsStatus open_growth(EsFitGroup *group, int n, const char *name) {
     EsGrowthOptions growth = group->options.growth;
@@ -57,12 +85,7 @@ static EsStatus open_growth(EsFitGroup *group, int n, const char *name) {
     suit_policy(group, name, &growth.settings);
     ES_TRY(
         es_growth_create(&growth, group->options.dataset, group->options.device, &group->growth));
-    const EsPolicyContext context = {.settings = es_growth_settings(group->growth),
-                                     .slots = es_growth_model(group->growth)->slots,
-                                     .device = group->options.cpu,
-                                     .n_envs = n,
-                                     .seed = growth.seed};
-    EsStatus status = es_policy_open(name, &context, &group->policy);
+    EsStatus status = open_controller(group, n, name);
     if (status != ES_STATUS_OK) {
         es_growth_destroy(group->growth);
         group->growth = NULL;
@@ -86,7 +109,7 @@ static EsStatus try_file(EsFitGroup *group, int n, const char *file) {
     if (status == ES_STATUS_OK) {
         snprintf(group->reason, sizeof group->reason,
                  "it is for hosts of such slots, epochs and budgets");
-    } else {
+    } else if (strstr(group->reason, " does not fit: ") == NULL) { // the first one's counts
         snprintf(group->reason, sizeof group->reason, "%.100s does not fit: %.380s", file,
                  es_status_detail());
     }
@@ -275,12 +298,59 @@ static EsAction limit_action(const EsFitGroup *group, int env, EsAction action) 
     return action;
 }
 
+static void wait_all(EsFitGroup *group) {
+    for (int i = 0; i < group->n; i++) {
+        group->actions[i] = es_action_wait();
+    }
+}
+
+// The policy's actions, or waiting where the rails say so.
+static EsStatus ask_policy(EsFitGroup *group, const EsGrowthState *state) {
+    EsFitRails *rails = group->options.rails;
+    EsDeadlineOutcome outcome = ES_DEADLINE_MET;
+    EsStatus status = ES_STATUS_OK;
+    if (rails == NULL) {
+        return es_policy_decide(group->policy, state, group->masks, group->actions);
+    }
+    wait_all(group);
+    if (!es_rails_asks_controller(&rails->rails)) {
+        return ES_STATUS_OK;
+    }
+    double deadline_ms = (double)rails->rails.settings.controller_deadline_ms;
+    int64_t start_ns = es_clock_ns();
+    if (group->controller == NULL) {
+        status = es_policy_decide(group->policy, state, group->masks, group->actions);
+    } else {
+        outcome = es_controller_decide(&group->controller, rails->deadline, deadline_ms, state,
+                                       group->masks, group->actions, &status);
+    }
+    switch (outcome) {
+    case ES_DEADLINE_MISSED:
+        es_rails_controller_timed_out(&rails->rails, deadline_ms);
+        group->policy = NULL; // its thread has it
+        ES_TRY(open_controller(group, group->n, group->policy_name));
+        return es_policy_begin(group->policy, group->candidates[0]);
+    case ES_DEADLINE_SPENT:
+        es_rails_controller_spent(&rails->rails, ES_DEADLINE_ABANDONED_MAX);
+        return ES_STATUS_OK;
+    case ES_DEADLINE_MET:
+        break;
+    }
+    if (status != ES_STATUS_OK) {
+        es_rails_controller_failed(&rails->rails, es_status_detail());
+        wait_all(group);
+        return ES_STATUS_OK;
+    }
+    es_rails_controller_answered(&rails->rails, 1e3 * es_clock_seconds_since(start_ns));
+    return ES_STATUS_OK;
+}
+
 EsStatus es_fit_group_decide(EsFitGroup *group) {
     const EsGrowthState *state = &es_growth_snapshot(group->growth)->state;
     for (int i = 0; i < group->n; i++) {
         group->masks[i] = limit_masks(group, i);
     }
-    ES_TRY(es_policy_decide(group->policy, state, group->masks, group->actions));
+    ES_TRY(ask_policy(group, state));
     for (int i = 0; i < group->n; i++) {
         group->actions[i] = limit_action(group, i, group->actions[i]);
     }

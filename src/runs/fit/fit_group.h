@@ -15,6 +15,7 @@
 
 #include "control/policy/policy.h"
 #include "fit/host_choice.h"
+#include "runs/fit/fit_rails.h"
 
 // Common to all groups of a fit; everything is borrowed.
 typedef struct EsFitGroupOptions {
@@ -26,12 +27,14 @@ typedef struct EsFitGroupOptions {
     const char *policy_folder; // the eager one; "": no folder
     int64_t max_parameters;
     const EsFitTopology *planted; // [N] of a new group; NULL: they begin as hosts alone
+    EsFitRails *rails;            // nullable: the policy decides without them
 } EsFitGroupOptions;
 
 typedef struct EsFitGroup {
     EsFitGroupOptions options;
     EsGrowth *growth;                    // owned
-    EsPolicy *policy;                    // owned
+    EsController *controller;            // owned; of rails with a deadline, else NULL
+    EsPolicy *policy;                    // owned, by the controller where there is one
     char policy_name[1024], reason[512]; // of the policy, and why it is this one
     int n;                               // N; 0: all were dropped, and growth and policy are NULL
     int *candidates;                     // owned [N]: their numbers in the fit
@@ -51,7 +54,9 @@ void es_fit_group_destroy(EsFitGroup *group);
 EsStatus es_fit_group_advance(EsFitGroup *group);
 
 // The policy's decision for every candidate. A seed that would exceed the limit of parameters is
-// put into another slot where it does not, or not at all.
+// put into another slot where it does not, or not at all. With rails all wait in conservative mode,
+// and when the policy fails or misses its deadline; after that another policy of the same name goes
+// on, which has seen nothing yet.
 EsStatus es_fit_group_decide(EsFitGroup *group);
 
 // Drops all candidates but those at these positions, in rising order. After a decision.

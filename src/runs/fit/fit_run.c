@@ -28,6 +28,7 @@ struct EsFitRun {
     EsFitDevices devices;                 // owned
     EsDataset dataset;                    // owned
     EsFitPlan plan;                       // owned
+    EsFitRails *rails;                    // owned; NULL without
     EsFitSearch *search;                  // owned
     EsGrowEvents *events[ES_HOST_SHAPES]; // owned, of the groups; NULL when all were dropped
     int n_watched[ES_HOST_SHAPES];        // candidates that events are for
@@ -41,6 +42,7 @@ struct EsFitRun {
     Progress progress;
     EsRun *run;    // borrowed, during a round
     int64_t round; // that is running, or was last; 0: none yet
+    int is_halted; // by the rails
 };
 
 // --- settings ---
@@ -86,6 +88,7 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_BOOL(EsFitSettings, recipe.flip, "fit", "flip", "on",
                    "images: random horizontal flip; turn it off for letters and digits"),
     ES_RECIPE_CONFIG_KEYS_TUNED(EsFitSettings, recipe),
+    ES_RAILS_CONFIG_KEYS(EsFitSettings, rails),
 };
 
 EsConfig es_fit_run_config(EsFitSettings *settings) {
@@ -170,6 +173,7 @@ static void emit_decisions(void *context) {
 static EsFitSearchOptions options_of(EsFitRun *fit) {
     EsFitSearchOptions options =
         es_fit_plan_search(&fit->plan, fit->settings, &fit->dataset, &fit->devices);
+    options.rails = fit->rails;
     options.is_stopped = count_batch;
     options.decided = emit_decisions;
     options.context = fit;
@@ -204,6 +208,8 @@ static EsStatus create_parts(EsFitRun *fit) {
         return ES_FAIL(UNSUPPORTED, "--compare begins with grown topologies, which hosts on a GPU "
                                     "cannot; --device cpu");
     }
+    ES_TRY(settings->rails.is_on ? es_fit_rails_create(&settings->rails, &fit->rails)
+                                 : ES_STATUS_OK);
     ES_TRY(open_dataset(fit));
     if (settings->n_compared > 0 && fit->dataset.test.count < 1) {
         return ES_FAIL(INPUT, "data set \"%s\" has no test samples to compare on",
@@ -257,6 +263,7 @@ void es_fit_run_destroy(EsFitRun *fit) {
     }
     es_network_score_destroy(&fit->score);
     destroy_search(fit);
+    es_fit_rails_destroy(fit->rails);
     es_release(fit->rows);
     es_release(fit->comparison);
     es_fit_plan_destroy(&fit->plan);
@@ -301,8 +308,9 @@ static void emit_candidates(EsFitRun *fit, int64_t round) {
     }
     es_emit_env_stepped(es_run_hub(fit->run), time, fit->rows, n);
     const EsMetricEvent metrics[] = {
-        {"esper.fit.best_accuracy", search->best_accuracy},
-        {"esper.fit.parameters", search->best != NULL ? (double)search->best->n_parameters : 0}};
+        es_metric("esper.fit.best_accuracy", search->best_accuracy),
+        es_metric("esper.fit.parameters",
+                  search->best != NULL ? (double)search->best->n_parameters : 0)};
     es_emit_metric(es_run_hub(fit->run), (EsEventTime){.round = round, .step = -1}, metrics,
                    ES_COUNT_OF(metrics));
 }
@@ -344,7 +352,7 @@ static void begin_progress(EsFitRun *fit) {
 // Emits how many candidates go on, and watches those alone.
 static EsStatus watch_candidates(EsFitRun *fit) {
     const EsFitSearch *search = fit->search;
-    EsMetricEvent left = {"esper.fit.candidates", 0};
+    EsMetricEvent left = es_metric("esper.fit.candidates", 0);
     for (int g = 0; g < search->n_groups; g++) {
         left.value += search->groups[g]->n;
         if (search->groups[g]->n != fit->n_watched[g]) {
@@ -355,11 +363,39 @@ static EsStatus watch_candidates(EsFitRun *fit) {
     return ES_STATUS_OK;
 }
 
+// Training of the best candidate, before the weak ones are dropped.
+static EsFitEpoch epoch_of(const EsFitSearch *search, const EsRoundReport *report) {
+    EsFitPlace places[ES_FIT_CANDIDATES_MAX];
+    EsFitEpoch epoch = {.loss = es_missing_real(), .train_accuracy = es_missing_real()};
+    if (es_fit_search_list(search, places) > 0) {
+        const EsGrowthResult *result =
+            &es_growth_results(search->groups[places[0].group]->growth)[places[0].position];
+        epoch.loss = (double)result->train_loss;
+        epoch.train_accuracy = (double)result->train_accuracy;
+    }
+    epoch.n_seeds = report->n_seeds;
+    return epoch;
+}
+
+static void assess_epoch(EsFitRun *fit, EsFitEpoch *epoch, double hook_ms, double latency_ms) {
+    if (fit->rails == NULL) {
+        return;
+    }
+    epoch->hook_ms = hook_ms;
+    epoch->latency_ms = latency_ms;
+    EsRailsVerdict verdict =
+        es_fit_rails_end_epoch(fit->rails, es_run_hub(fit->run), fit->round, epoch);
+    fit->is_halted = verdict.must_halt;
+}
+
 static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
     EsFitRun *fit = context;
     int64_t start_ns = es_clock_ns();
     fit->run = run;
     fit->round = round;
+    if (fit->rails != NULL) {
+        es_rails_begin_epoch(&fit->rails->rails);
+    }
     begin_progress(fit);
     ES_TRY(es_fit_search_advance(fit->search, round));
     es_run_phase_end(run, ES_PHASE_TRAIN, start_ns);
@@ -368,9 +404,11 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     }
     emit_candidates(fit, round);
     summarise(fit->search, report);
+    EsFitEpoch best = epoch_of(fit->search, report);
     int64_t decide_ns = es_clock_ns();
     ES_TRY(es_fit_search_decide(fit->search, round));
-    es_run_phase_end(run, ES_PHASE_DECIDE, decide_ns);
+    double hook_ms = es_run_phase_end(run, ES_PHASE_DECIDE, decide_ns);
+    assess_epoch(fit, &best, hook_ms, 1e3 * es_clock_seconds_since(start_ns));
     ES_TRY(watch_candidates(fit));
     es_hub_tick(es_run_hub(run));
     return ES_STATUS_OK;
@@ -383,8 +421,8 @@ static double seconds_of(const EsFitRun *fit) {
 // One epoch is run in any case: without it there is no network.
 static int is_over(void *context) {
     const EsFitRun *fit = context;
-    return fit->round > 0 &&
-           es_fit_is_enough(fit->settings, seconds_of(fit), fit->search->best_accuracy);
+    return fit->is_halted || (fit->round > 0 && es_fit_is_enough(fit->settings, seconds_of(fit),
+                                                                 fit->search->best_accuracy));
 }
 
 // --- state ---
@@ -452,6 +490,7 @@ static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     if (fit->settings->max_seconds > 0) {
         ES_TRY(es_checkpoint_put_real(checkpoint, "seconds", seconds_of(fit)));
     }
+    ES_TRY(fit->rails != NULL ? es_fit_rails_save(fit->rails, checkpoint) : ES_STATUS_OK);
     for (int g = 0; g < fit->search->n_groups; g++) {
         ES_TRY(save_group(checkpoint, fit->search->groups[g], g));
     }
@@ -550,6 +589,7 @@ static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
         ES_TRY(es_checkpoint_real(checkpoint, field.name, &fit->earlier_seconds));
         ES_TRY(es_check_real(field, fit->earlier_seconds, 0, 1e12));
     }
+    ES_TRY(fit->rails != NULL ? es_fit_rails_load(fit->rails, checkpoint) : ES_STATUS_OK);
     for (int g = 0; g < fit->search->n_groups; g++) {
         ES_TRY(load_group(checkpoint, fit->search->groups[g], g));
         ES_TRY(renew_events(fit, g));

@@ -303,7 +303,8 @@ static EsStatus create_group(EsFitSearch *search, const EsHostSpec *host, EsFitS
         .policy = options->policy,
         .policy_folder = search->policy_folder,
         .max_parameters = options->settings->max_parameters,
-        .planted = options->planted != NULL ? options->planted + share.first : NULL};
+        .planted = options->planted != NULL ? options->planted + share.first : NULL,
+        .rails = options->rails};
     return es_fit_group_create(&group_options, share.n, options->first_candidate + share.first,
                                group);
 }

@@ -35,7 +35,8 @@ typedef struct EsFitSettings {
     int batch;             // 0 = the host's
     int epoch_batches;     // 0 = a pass over the training samples
     float host_learning_rate, seed_learning_rate, clip;
-    EsRecipe recipe; // [recipe], pad and flip
+    EsRecipe recipe;       // [recipe], pad and flip
+    EsRailsSettings rails; // [rails]
 } EsFitSettings;
 
 // The declared keys over `settings`, which is filled with defaults.
@@ -66,6 +67,7 @@ typedef struct EsFitSearchOptions {
     uint64_t seed;
     const char *policy;               // as in EsFitGroupOptions
     const EsFitTopology *planted;     // [n_candidates], nullable
+    EsFitRails *rails;                // nullable
     int (*is_stopped)(void *context); // as in EsGrowthOptions
     void (*decided)(void *context);   // after decisions, before candidates are dropped; nullable
     void *context;

@@ -566,7 +566,7 @@ static void emit_gain(const EsGrowRun *grow) {
     for (int e = 0; e < grow->settings->n_envs; e++) {
         gain += share * (grow->endings[e].validation_accuracy - grow->endings[e].control_accuracy);
     }
-    EsMetricEvent row = {.name = "esper.tasks.gain", .value = gain};
+    EsMetricEvent row = es_metric("esper.tasks.gain", gain);
     es_emit_metric(grow->moment.hub, grow->moment.time, &row, 1);
 }
 

@@ -93,14 +93,14 @@ static void emit_known(EsHub *hub, EsEventTime time, const EsMetricEvent *all, i
 void es_prove_events_round(EsRun *run, EsEventTime time, const EsProofRound *round) {
     EsProofRoundEvent row = round_row(round);
     const EsMetricEvent curves[] = {
-        {"proof/positives_proved", row.positives_proved},
-        {"proof/negatives_proved", row.negatives_proved},
-        {"proof/depth", row.depth},
-        {"proof/successors", row.successors},
-        {"proof/entropy_coefficient", round->update.entropy_coefficient},
-        {"proof/overlong", (double)row.n_overlong},
-        {"proof/overflow", (double)row.n_overflow},
-        {"proof/states", (double)row.n_states}};
+        es_metric("proof/positives_proved", row.positives_proved),
+        es_metric("proof/negatives_proved", row.negatives_proved),
+        es_metric("proof/depth", row.depth),
+        es_metric("proof/successors", row.successors),
+        es_metric("proof/entropy_coefficient", round->update.entropy_coefficient),
+        es_metric("proof/overlong", (double)row.n_overlong),
+        es_metric("proof/overflow", (double)row.n_overflow),
+        es_metric("proof/states", (double)row.n_states)};
     EsUpdatedPolicy policy = {.n_heads = 1, .head_name = name_head};
     es_emit_proof_round(es_run_hub(run), time, &row, 1);
     emit_known(es_run_hub(run), time, curves, ES_COUNT_OF(curves));
@@ -128,10 +128,11 @@ void es_prove_events_ranked(EsHub *hub, EsEventTime time, const EsProveRanked *r
                               .n_limited = ranked->report.n_limited,
                               .seconds = ranked->seconds,
                               .is_best = ranked->is_best};
-    const EsMetricEvent curves[] = {{"proof/validation_mrr", row.mrr},
-                                    {"proof/validation_hits_10", row.hits_10},
-                                    {"proof/validation_proved", row.queries_proved},
-                                    {"proof/validation_negatives_proved", row.negatives_proved}};
+    const EsMetricEvent curves[] = {
+        es_metric("proof/validation_mrr", row.mrr),
+        es_metric("proof/validation_hits_10", row.hits_10),
+        es_metric("proof/validation_proved", row.queries_proved),
+        es_metric("proof/validation_negatives_proved", row.negatives_proved)};
     es_emit_proof_ranked(hub, time, &row, 1);
     if (ranked->is_best != ES_MISSING_INT) {
         emit_known(hub, time, curves, ES_COUNT_OF(curves));

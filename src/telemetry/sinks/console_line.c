@@ -338,6 +338,14 @@ void es_console_add_rollback(EsText *text, const EsPacket *packet, int64_t row) 
                    real_cell(packet, row, "threshold"), 0);
 }
 
+void es_console_add_trainer_event(EsText *text, const EsPacket *packet, int64_t row) {
+    add_text_cell(text, packet, row, "level", "info");
+    es_text_add_string(text, ": ");
+    add_text_cell(text, packet, row, "name", "trainer event");
+    es_text_add_string(text, " ");
+    add_text_cell(text, packet, row, "attributes", "");
+}
+
 void es_console_add_seed(EsText *text, const EsPacket *packet, int64_t row) {
     es_text_add_string(text, "candidate ");
     es_text_add_int(text, es_packet_int(packet, row, es_event_column(packet->type, "env")));

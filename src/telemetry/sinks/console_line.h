@@ -46,6 +46,7 @@ void es_console_add_anomaly(EsText *text, const EsPacket *packet, int64_t row);
 
 // A row of governor_rollback.
 void es_console_add_rollback(EsText *text, const EsPacket *packet, int64_t row);
+void es_console_add_trainer_event(EsText *text, const EsPacket *packet, int64_t row);
 
 // A row of seed_germinated, seed_fossilized or seed_pruned of a fit, as
 // candidate 2: conv_light germinated in r1c0, 1,184 parameters

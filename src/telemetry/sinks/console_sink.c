@@ -91,15 +91,15 @@ typedef struct ConsoleSink {
     EsConsoleOptions options;
     double round_seconds[N_TIMED_ROUNDS]; // of this session, a ring
     int64_t n_timed;
-    int64_t round_ended_us;        // when the latest round ended; 0 before
-    int64_t n_envs;                // rows of the latest env_stepped; 0 before
-    int64_t n_run_envs;            // from the start of the run; 0 or missing when unknown
-    int has_steps;                 // rounds consist of steps: more than one per environment
-    Warnings anomalies, rollbacks; // by rule, by reason
-    int64_t n_dependent;           // seeds of the rule that is printed once, at the end
-    EsText dependence;             // the first of them
-    double printed_seconds;        // off a terminal: of the current round, when it last had a line
-    int64_t update_round;          // of the latest update of the policy; 0 before
+    int64_t round_ended_us; // when the latest round ended; 0 before
+    int64_t n_envs;         // rows of the latest env_stepped; 0 before
+    int64_t n_run_envs;     // from the start of the run; 0 or missing when unknown
+    int has_steps;          // rounds consist of steps: more than one per environment
+    Warnings anomalies, rollbacks, trainer_events; // by rule, by reason, by name
+    int64_t n_dependent;    // seeds of the rule that is printed once, at the end
+    EsText dependence;      // the first of them
+    double printed_seconds; // off a terminal: of the current round, when it last had a line
+    int64_t update_round;   // of the latest update of the policy; 0 before
     double update_entropy, update_kl;
     int is_prove;         // accuracy is the share of episodes that ended as they should
     int is_fit;           // rounds are epochs, environments candidates
@@ -535,6 +535,9 @@ static EsStatus write_packet(void *state, const EsPacket *packet) {
     case ES_EVENT_GOVERNOR_ROLLBACK:
         print_warnings(sink, &sink->rollbacks, packet, "reason", es_console_add_rollback);
         break;
+    case ES_EVENT_TRAINER_EVENT:
+        print_warnings(sink, &sink->trainer_events, packet, "name", es_console_add_trainer_event);
+        break;
     default:
         return ES_STATUS_OK;
     }
@@ -565,6 +568,7 @@ static void close_sink(void *state) {
     }
     print_summary(sink, "anomalies in all: ", &sink->anomalies);
     print_summary(sink, "rollbacks in all: ", &sink->rollbacks);
+    print_summary(sink, "trainer events in all: ", &sink->trainer_events);
     EsStatus status = write_out(sink);
     (void)status;
     es_text_destroy(&sink->out);

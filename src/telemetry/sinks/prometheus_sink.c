@@ -29,11 +29,12 @@
 // event type, rendered in the text format 0.0.4.
 //
 // Names are made of [a-zA-Z0-9_:]. Metrics whose names become the same ("a.b", "a/b") are one
-// family of samples: the first is bare, each later one carries its own name in the label raw_name.
-// One thread at a time.
+// family of samples: the first is bare, each with another name than it carries that in the label
+// raw_name. A metric of a seed or a layer says so in labels. One thread at a time.
 
 typedef struct EsPrometheusMetric {
-    char *raw_name; // owned, ended by 0
+    char *key;      // owned: its labels as they are shown, a line's end, raw_name, 0
+    char *raw_name; // in key
     char *name;     // owned; as Prometheus sees it
     double value;
     int is_first;           // of its family
@@ -51,21 +52,30 @@ typedef struct EsPrometheusTable {
     EsText labels;               // run="demo",kind="hosts", or empty
     EsPrometheusMetric *metrics; // owned, in order of appearance
     size_t n_metrics, capacity;
-    EsPrometheusIndex by_raw_name, by_name; // by_name holds the first of each family
+    EsPrometheusIndex by_key, by_name; // by_name holds the first of each family
     EsText scratch;
     int64_t n_events[ES_EVENT_COUNT];
 } EsPrometheusTable;
 
 // `labels` (nullable) are shown with every sample: names of [a-zA-Z0-9_] not starting with a digit
-// or "__", each once, none of them type or raw_name, at most 16; values in quotes, where \\ \" and
-// \n are escapes. ARGUMENT says at which byte it is something else.
+// or "__", each once, none of taken_labels, at most 16; values in quotes, where \\ \" and \n are
+// escapes. ARGUMENT says at which byte it is something else.
 static EsStatus table_create(EsPrometheusTable *table, const char *labels);
 static void table_destroy(EsPrometheusTable *table);
 
 static void table_count(EsPrometheusTable *table, EsEventType type);
 
-// `name` is not ended by 0 and has no zero byte.
-static EsStatus table_set(EsPrometheusTable *table, const char *name, size_t name_bytes,
+// A text of a packet: not ended by 0, without a zero byte; NULL: missing.
+typedef struct Name {
+    const char *bytes; // borrowed
+    size_t length;
+} Name;
+
+// The labels of a metric.
+enum { LABEL_SEED_ID, LABEL_STAGE, LABEL_LAYER, N_METRIC_LABELS };
+static const char *const taken_labels[] = {"seed_id", "stage", "layer", "type", "raw_name"};
+
+static EsStatus table_set(EsPrometheusTable *table, Name name, const Name labels[N_METRIC_LABELS],
                           double value);
 
 static void table_render(const EsPrometheusTable *table, EsText *text);
@@ -73,11 +83,6 @@ static void table_render(const EsPrometheusTable *table, EsText *text);
 // --- labels ---
 
 #define MAX_LABELS 16
-
-typedef struct Name {
-    const char *bytes; // borrowed
-    size_t length;
-} Name;
 
 typedef struct LabelParser {
     const char *labels, *next; // the whole list, and its rest
@@ -110,8 +115,11 @@ static EsStatus take_name(LabelParser *parser, EsText *text) {
     if (strncmp(name.bytes, "__", 2) == 0) {
         return fail_here(parser, "names that begin with __ belong to Prometheus");
     }
-    if (is_same(name, (Name){"type", 4}) || is_same(name, (Name){"raw_name", 8})) {
-        return fail_here(parser, "the names type and raw_name are taken");
+    for (size_t i = 0; i < ES_COUNT_OF(taken_labels); i++) {
+        if (is_same(name, (Name){taken_labels[i], strlen(taken_labels[i])})) {
+            return fail_here(parser,
+                             "the names seed_id, stage, layer, type and raw_name are taken");
+        }
     }
     for (int i = 0; i < parser->n_names; i++) {
         if (is_same(name, parser->names[i])) {
@@ -188,7 +196,7 @@ static uint64_t hash_text(const char *text) {
 static const char *key_of(const EsPrometheusTable *table, const EsPrometheusIndex *index,
                           int32_t metric) {
     const EsPrometheusMetric *found = &table->metrics[metric];
-    return index == &table->by_name ? found->name : found->raw_name;
+    return index == &table->by_name ? found->name : found->key;
 }
 
 // The slot of `key`, or the free one where it belongs.
@@ -218,7 +226,7 @@ static EsStatus grow_index(const EsPrometheusTable *table, EsPrometheusIndex *in
 
 static EsStatus grow_table(EsPrometheusTable *table) {
     size_t capacity = ES_MAX(2 * table->capacity, 256);
-    ES_TRY(grow_index(table, &table->by_raw_name, capacity));
+    ES_TRY(grow_index(table, &table->by_key, capacity));
     ES_TRY(grow_index(table, &table->by_name, capacity));
     EsPrometheusMetric *metrics = NULL;
     ES_TRY(es_allocate(capacity * sizeof metrics[0], (void **)&metrics));
@@ -244,11 +252,11 @@ done:
 
 static void table_destroy(EsPrometheusTable *table) {
     for (size_t i = 0; i < table->n_metrics; i++) {
-        es_release(table->metrics[i].raw_name);
+        es_release(table->metrics[i].key);
         es_release(table->metrics[i].name);
     }
     es_release(table->metrics);
-    es_release(table->by_raw_name.slots);
+    es_release(table->by_key.slots);
     es_release(table->by_name.slots);
     es_text_destroy(&table->labels);
     es_text_destroy(&table->scratch);
@@ -285,7 +293,7 @@ static EsStatus copy_text(const EsText *text, char **copy) {
     return ES_STATUS_OK;
 }
 
-// A metric seen for the first time: the raw name is in table->scratch, ended by 0.
+// A metric seen for the first time: its key is in table->scratch, ended by 0.
 static EsStatus add_metric(EsPrometheusTable *table, double value) {
     if (table->n_metrics == table->capacity) {
         ES_TRY(grow_table(table));
@@ -295,12 +303,13 @@ static EsStatus add_metric(EsPrometheusTable *table, double value) {
     *metric = (EsPrometheusMetric){
         .value = value, .next_in_family = -1, .last_in_family = position, .is_first = 1};
     EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(copy_text(&table->scratch, &metric->raw_name));
+    ES_TRY_GOTO(copy_text(&table->scratch, &metric->key));
+    metric->raw_name = strchr(metric->key, '\n') + 1;
     es_text_reset(&table->scratch);
     add_exposed_name(&table->scratch, metric->raw_name);
     ES_TRY_GOTO(copy_text(&table->scratch, &metric->name));
     table->n_metrics++;
-    *find_slot(table, &table->by_raw_name, metric->raw_name) = position + 1;
+    *find_slot(table, &table->by_key, metric->key) = position + 1;
     int32_t *family = find_slot(table, &table->by_name, metric->name);
     if (*family == 0) {
         *family = position + 1;
@@ -312,17 +321,31 @@ static EsStatus add_metric(EsPrometheusTable *table, double value) {
     }
     return ES_STATUS_OK;
 done:
-    es_release(metric->raw_name);
+    es_release(metric->key);
     return status;
 }
 
-static EsStatus table_set(EsPrometheusTable *table, const char *name, size_t name_bytes,
+static void add_label(EsText *text, const char *name, Name value) {
+    es_text_add_string(text, name);
+    es_text_add_string(text, "=\"");
+    es_text_add_utf8(text, value.bytes, value.length, ES_TEXT_LABEL);
+    es_text_add_string(text, "\"");
+}
+
+static EsStatus table_set(EsPrometheusTable *table, Name name, const Name labels[N_METRIC_LABELS],
                           double value) {
     es_text_reset(&table->scratch);
-    es_text_add(&table->scratch, name, name_bytes);
+    for (int i = 0; i < N_METRIC_LABELS; i++) {
+        if (labels[i].bytes != NULL) {
+            es_text_add_string(&table->scratch, table->scratch.length > 0 ? "," : "");
+            add_label(&table->scratch, taken_labels[i], labels[i]);
+        }
+    }
+    es_text_add_string(&table->scratch, "\n"); // which labels have only escaped
+    es_text_add(&table->scratch, name.bytes, name.length);
     es_text_add(&table->scratch, "", 1);
     ES_TRY(table->scratch.status);
-    int32_t found = *find_slot(table, &table->by_raw_name, table->scratch.bytes);
+    int32_t found = *find_slot(table, &table->by_key, table->scratch.bytes);
     if (found == 0) {
         return add_metric(table, value);
     }
@@ -340,19 +363,19 @@ static void add_head(EsText *text, const char *name, const char *help, const cha
     es_text_add_string(text, type);
 }
 
-// name{labels,label="value"} and a space; `label` is nullable.
-static void add_series(EsText *text, const EsPrometheusTable *table, const char *name,
+// name{labels,own,label="value"} and a space; `own` is a metric's labels or empty, `label` is
+// nullable.
+static void add_series(EsText *text, const EsPrometheusTable *table, const char *name, Name own,
                        const char *label, const char *value) {
     es_text_add_string(text, name);
-    if (table->labels.length > 0 || label != NULL) {
+    if (table->labels.length > 0 || own.length > 0 || label != NULL) {
         es_text_add_string(text, "{");
         es_text_add(text, table->labels.bytes, table->labels.length);
+        es_text_add_string(text, table->labels.length > 0 && own.length > 0 ? "," : "");
+        es_text_add(text, own.bytes, own.length);
         if (label != NULL) {
-            es_text_add_string(text, table->labels.length > 0 ? "," : "");
-            es_text_add_string(text, label);
-            es_text_add_string(text, "=\"");
-            es_text_add_utf8(text, value, strlen(value), ES_TEXT_LABEL);
-            es_text_add_string(text, "\"");
+            es_text_add_string(text, table->labels.length > 0 || own.length > 0 ? "," : "");
+            add_label(text, label, (Name){value, strlen(value)});
         }
         es_text_add_string(text, "}");
     }
@@ -364,7 +387,10 @@ static void add_family(EsText *text, const EsPrometheusTable *table, int32_t fir
     add_head(text, metric->name, metric->raw_name, " gauge\n");
     for (int32_t i = first; i >= 0; i = metric->next_in_family) {
         metric = &table->metrics[i];
-        add_series(text, table, metric->name, i == first ? NULL : "raw_name", metric->raw_name);
+        int is_alias = strcmp(metric->raw_name, table->metrics[first].raw_name) != 0;
+        add_series(text, table, metric->name,
+                   (Name){metric->key, (size_t)(metric->raw_name - metric->key) - 1},
+                   is_alias ? "raw_name" : NULL, metric->raw_name);
         if (isfinite(metric->value)) {
             es_text_add_real(text, metric->value);
         } else {
@@ -380,7 +406,7 @@ static void table_render(const EsPrometheusTable *table, EsText *text) {
     add_head(text, COUNTER_NAME, "Events taken in by this process, by type.", " counter\n");
     for (int type = 0; type < ES_EVENT_COUNT; type++) {
         const char *name = es_event_schema((EsEventType)type)->name;
-        add_series(text, table, COUNTER_NAME, "type", name);
+        add_series(text, table, COUNTER_NAME, (Name){"", 0}, "type", name);
         es_text_add_int(text, table->n_events[type]);
         es_text_add_string(text, "\n");
     }
@@ -404,7 +430,7 @@ typedef struct PrometheusSink {
     pthread_mutex_t lock; // guards table
     EsPrometheusTable table;
     struct MHD_Daemon *daemon; // owns the socket once started
-    int name_column, value_column;
+    int name_column, value_column, label_columns[N_METRIC_LABELS];
     // of the server's thread: sockets that are open and not cut off, the oldest first
     int connections[KEPT_CONNECTIONS];
     int n_connections;
@@ -514,6 +540,12 @@ static void log_line(void *state, const char *format, va_list arguments) {
 
 // --- the sink's thread ---
 
+static Name text_of(const EsPacket *packet, int64_t row, int column) {
+    Name text = {NULL, 0};
+    text.bytes = es_packet_text(packet, row, column, &text.length);
+    return text;
+}
+
 static EsStatus write_packet(void *state, const EsPacket *packet) {
     PrometheusSink *sink = state;
     EsStatus status = ES_STATUS_OK;
@@ -521,12 +553,14 @@ static EsStatus write_packet(void *state, const EsPacket *packet) {
     table_count(&sink->table, packet->type);
     if (packet->type == ES_EVENT_METRIC) {
         for (int64_t row = 0; row < packet->n_rows && status == ES_STATUS_OK; row++) {
-            size_t bytes = 0;
-            const char *name = es_packet_text(packet, row, sink->name_column, &bytes);
+            Name name = text_of(packet, row, sink->name_column), labels[N_METRIC_LABELS];
             double value = es_packet_real(packet, row, sink->value_column);
+            for (int i = 0; i < N_METRIC_LABELS; i++) {
+                labels[i] = text_of(packet, row, sink->label_columns[i]);
+            }
             // not measured this time: the latest measured value stays
-            if (bytes > 0 && !es_is_missing_real(value)) {
-                status = table_set(&sink->table, name, bytes, value);
+            if (name.length > 0 && !es_is_missing_real(value)) {
+                status = table_set(&sink->table, name, labels, value);
             }
         }
     }
@@ -633,6 +667,9 @@ EsStatus es_prometheus_sink_open(const char *address, int port, const char *labe
     pthread_mutex_init(&state->lock, NULL);
     state->name_column = es_event_column(ES_EVENT_METRIC, "name");
     state->value_column = es_event_column(ES_EVENT_METRIC, "value");
+    for (int i = 0; i < N_METRIC_LABELS; i++) {
+        state->label_columns[i] = es_event_column(ES_EVENT_METRIC, taken_labels[i]);
+    }
     int listener = -1;
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(table_create(&state->table, labels));

@@ -333,9 +333,45 @@ static const EsViewColumn metrics_columns[] = {
     {"round", ""},
     {"time", "UTC"},
     {"value", ""},
+    {"seed_id", "label: the seed it is of; NULL where it is of no single one"},
+    {"stage", "label: of that seed"},
+    {"layer", "label: the layer it is of"},
 };
 static const char metrics_select[] =
-    "SELECT name, round, " TIME_OF("unix_time") ", value FROM event_metric";
+    "SELECT name, round, " TIME_OF("unix_time") ", value, seed_id, stage, layer FROM event_metric";
+
+static const EsViewColumn trainer_events_columns[] = {
+    {"round", "the epoch"},
+    {"time", "UTC"},
+    {"name", "tolaria.epoch_budget_exceeded, ..."},
+    {"level", "info, warning, error or critical"},
+    {"attributes", "a JSON object; use json_extract(attributes, '$.latency_ms')"},
+};
+static const char trainer_events_select[] =
+    "SELECT round, " TIME_OF("unix_time") ", name, level, attributes FROM event_trainer_event";
+
+static const EsViewColumn epochs_columns[] = {
+    {"epoch", "from 1"},
+    {"time", "UTC"},
+    {"latency_ms", "wall clock of training, measuring and deciding"},
+    {"hook_ms", "of the controller's decisions"},
+    {"loss", "of training, of the best candidate"},
+    {"accuracy", "of training, of the best candidate, 0 to 1"},
+    {"breaker", "1 closed, 2 open, 3 half open"},
+    {"is_conservative", "1 while the controller is not asked"},
+    {"n_failed", "epochs so far that broke a budget or a deadline"},
+};
+static const char epochs_select[] =
+    "SELECT e.round, e.time, l.value, h.value, t.value, a.value, b.value, c.value, f.value\n"
+    "FROM (SELECT round, max(time) AS time FROM metrics\n"
+    "  WHERE name = 'tolaria.training.latency_ms' GROUP BY round) e\n"
+    "JOIN metrics l ON l.round = e.round AND l.name = 'tolaria.training.latency_ms'\n"
+    "LEFT JOIN metrics h ON h.round = e.round AND h.name = 'tolaria.hook.latency_ms'\n"
+    "LEFT JOIN metrics t ON t.round = e.round AND t.name = 'tolaria.training.loss'\n"
+    "LEFT JOIN metrics a ON a.round = e.round AND a.name = 'tolaria.training.accuracy'\n"
+    "LEFT JOIN metrics b ON b.round = e.round AND b.name = 'tolaria.breaker.state'\n"
+    "LEFT JOIN metrics c ON c.round = e.round AND c.name = 'tolaria.mode.conservative'\n"
+    "LEFT JOIN metrics f ON f.round = e.round AND f.name = 'tolaria.epochs.failed'";
 
 static const EsViewColumn action_distribution_columns[] = {
     {"round", ""},
@@ -411,6 +447,8 @@ static const EsView views[] = {
     VIEW(rankings, "one row per ranking: validations, and the comparison at the end"),
     VIEW(throughput, "one row per round: speed, and where the time of a step went"),
     VIEW(metrics, "named numbers by round; what TensorBoard and Prometheus show"),
+    VIEW(epochs, "one row per epoch of a fit with rails: latency against budgets, breaker, mode"),
+    VIEW(trainer_events, "what the rails of a fit did"),
     VIEW(action_distribution, "one row per round and op: how often it was chosen"),
     VIEW(reward_calibration,
          "one row per policy: whether episodes with more reward end more accurate"),

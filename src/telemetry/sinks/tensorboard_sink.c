@@ -136,11 +136,16 @@ static float narrow(double value) {
     return (float)value;
 }
 
-// One value of the next record. Values beyond a float become infinities; bytes that are not UTF-8
-// in the tag is replaced, as readers would refuse the whole record.
-static void add_scalar(Encoder *encoder, const char *tag, size_t tag_bytes, double value) {
-    es_text_reset(&encoder->tag);
-    es_text_add_utf8(&encoder->tag, tag, tag_bytes, ES_TEXT_PLAIN);
+// A part of the next value's tag, after a slash unless it is the first. Bytes that are not UTF-8
+// are replaced, as readers would refuse the whole record.
+static void add_tag(Encoder *encoder, const char *part, size_t bytes) {
+    es_text_add_string(&encoder->tag, encoder->tag.length > 0 ? "/" : "");
+    es_text_add_utf8(&encoder->tag, part, bytes, ES_TEXT_PLAIN);
+}
+
+// One value of the next record, with the tag that was added. Values beyond a float become
+// infinities.
+static void add_scalar(Encoder *encoder, double value) {
     if (encoder->tag.status != ES_STATUS_OK) {
         encoder->records.status = encoder->tag.status;
         return;
@@ -176,10 +181,14 @@ static void end_scalars(Encoder *encoder, double wall_time, int64_t step) {
 
 #define FILE_PREFIX "events.out.tfevents."
 
+// Columns that make the tag. A seed's stage is none: its curve goes on through its stages.
+#define N_TAG_COLUMNS 3
+static const char *const tag_names[N_TAG_COLUMNS] = {"name", "seed_id", "layer"};
+
 typedef struct TensorboardSink {
     EsRecordFile file;
     Encoder encoder;
-    int name_column, value_column;
+    int value_column, tag_columns[N_TAG_COLUMNS];
 } TensorboardSink;
 
 static EsStatus hand_over_records(TensorboardSink *sink) {
@@ -198,11 +207,19 @@ static EsStatus write_packet(void *state, const EsPacket *packet) {
         return ES_STATUS_OK;
     }
     for (int64_t row = 0; row < packet->n_rows; row++) {
-        size_t name_bytes = 0;
-        const char *name = es_packet_text(packet, row, sink->name_column, &name_bytes);
         double value = es_packet_real(packet, row, sink->value_column);
-        if (name_bytes > 0 && !es_is_missing_real(value)) {
-            add_scalar(&sink->encoder, name, name_bytes, value);
+        es_text_reset(&sink->encoder.tag);
+        for (int i = 0; i < N_TAG_COLUMNS; i++) {
+            size_t bytes = 0;
+            const char *part = es_packet_text(packet, row, sink->tag_columns[i], &bytes);
+            if (bytes > 0) {
+                add_tag(&sink->encoder, part, bytes);
+            } else if (i == 0) { // nothing without a name
+                value = es_missing_real();
+            }
+        }
+        if (!es_is_missing_real(value)) {
+            add_scalar(&sink->encoder, value);
         }
     }
     end_scalars(&sink->encoder, (double)packet->header->unix_us * 1e-6, packet->header->round);
@@ -276,7 +293,9 @@ EsStatus es_tensorboard_sink_open(const char *folder, int64_t last_round, EsSink
     TensorboardSink *state = NULL;
     ES_TRY(es_allocate(sizeof *state, (void **)&state));
     state->file.descriptor = -1;
-    state->name_column = es_event_column(ES_EVENT_METRIC, "name");
+    for (int i = 0; i < N_TAG_COLUMNS; i++) {
+        state->tag_columns[i] = es_event_column(ES_EVENT_METRIC, tag_names[i]);
+    }
     state->value_column = es_event_column(ES_EVENT_METRIC, "value");
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(open_event_file(folder, &state->file));

@@ -57,6 +57,34 @@ echo "3 0 wait" >> schedule
 run 2 fit --resume scripted
 expect_part "another policy" "$err" "the policy"
 
+# --- rails ---
+quick=(--data tiny --task tiny --candidates 2 --epoch-batches 2 --policy random --quiet)
+run 0 fit "${quick[@]}" --epochs 6 --out plain
+railed=(--rails.on=on --rails.epoch_budget_ms=1e6 --rails.hook_budget_ms=1e6 --rails.controller_deadline_ms=1e6)
+run 0 fit "${quick[@]}" --epochs 6 "${railed[@]}" --out railed
+same_network "rails that hold" plain railed
+run 0 query railed --csv "SELECT count(*), sum(latency_ms > 0), max(breaker), max(is_conservative), max(n_failed) FROM epochs"
+expect_part "epochs" "$out" "6,6,1.0,0.0,0.0"
+run 0 query railed --csv "SELECT count(*) FROM trainer_events"
+expect_text "events of a quiet fit" "$(tr -d '\r' <<< "$out")" "count(*)
+0"
+# no epoch can keep a budget of a microsecond: conservative after the first, the breaker open after the third, then the end
+run 0 fit "${quick[@]}" --epochs 6 --rails.on=on --rails.epoch_budget_ms=0.001 --rails.halt_failures=4 --out halted
+run 0 query halted --csv "SELECT max(epoch), max(n_failed), max(breaker), min(is_conservative) FROM epochs"
+expect_part "epochs of a halted fit" "$out" "4,4.0,2.0,1.0"
+run 0 query halted --csv "SELECT name, count(*) FROM trainer_events GROUP BY name"
+expect_text "events of a halted fit" "$(tr -d '\r' <<< "$out")" "name,count(*)
+tolaria.breaker_opened,1
+tolaria.conservative_mode_entered,1
+tolaria.emergency.escalated,2
+tolaria.emergency.halt,1
+tolaria.epoch_budget_exceeded,4"
+[[ -e halted/networks/1/network.json ]] || fail "a halted fit has no network"
+# whoever resumes it wants it to go on; other budgets may be set then
+run 0 fit --resume halted --rails.epoch_budget_ms=0 --rails.breaker_seconds=0 --quiet
+run 0 query halted --csv "SELECT max(epoch), max(n_failed), sum(is_conservative = 0) FROM epochs"
+expect_part "epochs of a fit that was resumed" "$out" "6,4.0,2"
+
 # --- a comparison, stopped and gone on with ---
 compared=(--data tiny --candidates 2 --epochs 2 --max-params 4000 --epoch-batches 4 --compare 2)
 run 0 fit "${compared[@]}" --out compared --json

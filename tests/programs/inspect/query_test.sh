@@ -99,7 +99,7 @@ expect_text "writing" "$err" "esper query: DELETE is refused: a run's database i
 query 2 "$run_folder" "SELECT 1; SELECT 2"
 expect_part "several statements" "$err" "there is more than one statement; ask them one by one"
 query 0 "$run_folder" "SELECT count(*) AS n FROM metrics" --csv
-expect_part "nothing was deleted" "$out" "6"
+expect_part "nothing was deleted" "$out" "8"
 
 # --- a run that was killed ---
 # in a shell of its own, whose "Killed" nobody needs to see

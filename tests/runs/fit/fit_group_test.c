@@ -2,6 +2,9 @@
 // and candidates that stay go on as they do among the others.
 #include "runs/fit/fit_group.h"
 
+#include <stdatomic.h>
+#include <unistd.h>
+
 #include "es_test.h"
 #include "temp_folder.h"
 
@@ -223,4 +226,132 @@ TEST(the_policy_is_named_with_a_reason) {
     EXPECT_STATUS(es_fit_group_create(&test.options, 1, 0, &group), ARGUMENT);
     EXPECT(group == NULL);
     end_case(&test);
+}
+
+// --- rails ---
+
+static EsFitRails *make_rails(float deadline_ms, const EsControllerDrill *drill) {
+    const EsRailsSettings settings = {.is_on = 1,
+                                      .controller_deadline_ms = deadline_ms,
+                                      .breaker_failures = 100,
+                                      .breaker_successes = 1};
+    EsFitRails *rails = NULL;
+    REQUIRE_OK(es_fit_rails_create(&settings, &rails));
+    rails->drill = drill;
+    return rails;
+}
+
+static EsRailsReason run_epoch(EsFitGroup *group, EsFitRails *rails) {
+    es_rails_begin_epoch(&rails->rails);
+    REQUIRE_OK(es_fit_group_advance(group));
+    REQUIRE_OK(es_fit_group_decide(group));
+    return es_rails_assess(&rails->rails, &(EsRailsEpoch){1, 1}, 0).reason;
+}
+
+// With a deadline that is met, and with none, on a thread or not: the same bits as without rails.
+TEST(rails_that_hold_change_nothing) {
+    static const char *const policies[] = {"random", "heuristic", "eager"};
+    for (size_t p = 0; p < 2 * ES_COUNT_OF(policies); p++) {
+        Case test;
+        begin_case(&test, policies[p / 2], 2000, 3);
+        EsFitGroup *plain = create_group(&test, 5, 10);
+        EsFitRails *rails = make_rails(p % 2 == 0 ? 60e3f : 0, NULL);
+        test.options.rails = rails;
+        EsFitGroup *railed = create_group(&test, 5, 10);
+        EXPECT((railed->controller != NULL) == (p % 2 == 0));
+        for (int step = 1; step <= STEPS; step++) {
+            REQUIRE_OK(es_fit_group_advance(plain));
+            REQUIRE_OK(es_fit_group_decide(plain));
+            EXPECT_EQ(run_epoch(railed, rails), ES_RAILS_NONE);
+            if (step == 9) {
+                REQUIRE_OK(es_fit_group_keep(plain, (int[]){1, 2, 4}, 3));
+                REQUIRE_OK(es_fit_group_keep(railed, (int[]){1, 2, 4}, 3));
+            }
+            for (int i = 0; i < plain->n; i++) {
+                EXPECT(hash_env(plain->growth, i) == hash_env(railed->growth, i));
+            }
+        }
+        es_fit_group_destroy(plain);
+        es_fit_group_destroy(railed);
+        es_fit_rails_destroy(rails);
+        end_case(&test);
+    }
+}
+
+// A controller that says no, or stands at a gate, in some decisions.
+typedef struct Drill {
+    atomic_int n_calls;
+    int first_bad, last_bad; // numbers of calls, from 1
+    int hangs;               // until is_open; else it fails
+    atomic_int is_open;
+} Drill;
+
+static EsStatus misbehave(void *context) {
+    Drill *drill = context;
+    int call = atomic_fetch_add(&drill->n_calls, 1) + 1;
+    if (call < drill->first_bad || call > drill->last_bad) {
+        return ES_STATUS_OK;
+    }
+    while (drill->hangs && !atomic_load(&drill->is_open)) {
+        usleep(1000);
+    }
+    return drill->hangs ? ES_STATUS_OK : ES_FAIL(INPUT, "call %d is refused", call);
+}
+
+TEST(a_controller_that_fails_is_waited_out) {
+    static Drill drill = {.first_bad = 3, .last_bad = 3};
+    const EsControllerDrill hook = {misbehave, &drill};
+    Case test;
+    begin_case(&test, "eager", 2000, 3);
+    EsFitRails *rails = make_rails(60e3f, &hook);
+    test.options.rails = rails;
+    EsFitGroup *group = create_group(&test, 3, 0);
+    EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE);
+    EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE);
+    EXPECT_EQ(run_epoch(group, rails), ES_RAILS_TAMIYO_ERROR);
+    EXPECT_CONTAINS(rails->rails.events[0].attributes, "call 3 is refused");
+    for (int i = 0; i < group->n; i++) {
+        EXPECT_EQ(es_action_value(&group->actions[i], ES_HEAD_OP), ES_GROWTH_OP_WAIT);
+    }
+    EXPECT(rails->rails.is_conservative);
+    EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE); // it was not asked, and training went well
+    EXPECT_EQ(atomic_load(&drill.n_calls), 3);
+    EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE);
+    EXPECT_EQ(atomic_load(&drill.n_calls), 4);
+    es_fit_group_destroy(group);
+    es_fit_rails_destroy(rails);
+    end_case(&test);
+}
+
+TEST(a_controller_that_hangs_is_given_up) {
+    static Drill drill = {.first_bad = 2, .last_bad = 5, .hangs = 1};
+    const EsControllerDrill hook = {misbehave, &drill};
+    Case test;
+    begin_case(&test, "random", 2000, 3);
+    EsFitRails *rails = make_rails(2000, &hook);
+    test.options.rails = rails;
+    EsFitGroup *group = create_group(&test, 3, 0);
+    EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE);
+    rails->rails.settings.controller_deadline_ms = 20;
+    for (int n = 1; n <= ES_DEADLINE_ABANDONED_MAX; n++) {
+        EXPECT_EQ(run_epoch(group, rails), ES_RAILS_TAMIYO_TIMEOUT);
+        EXPECT_EQ(rails->rails.counts.tamiyo_timeouts, n);
+        EXPECT(group->policy != NULL);
+        EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE); // conservative: not asked
+    }
+    EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE);
+    EXPECT(rails->rails.is_spent);
+    EXPECT_EQ(es_deadline_counts(rails->deadline).abandoned, ES_DEADLINE_ABANDONED_MAX);
+    // candidates go on without it: dropped, saved, loaded
+    REQUIRE_OK(es_fit_group_keep(group, (int[]){0, 2}, 2));
+    const char *growth = temp_path("growth.safetensors"), *policy = temp_path("policy.safetensors");
+    REQUIRE_OK(es_fit_group_save(group, growth, policy));
+    REQUIRE_OK(es_fit_group_load(group, (int[]){0, 2}, 2, growth, policy));
+    EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE);
+    EXPECT_EQ(atomic_load(&drill.n_calls), 5);
+    es_fit_group_destroy(group);
+    es_fit_rails_destroy(rails);
+    end_case(&test);
+    atomic_store(&drill.is_open, 1); // the threads that were given up end by themselves
+    usleep(50000);
 }

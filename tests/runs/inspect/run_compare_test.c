@@ -84,9 +84,9 @@ static void emit_round(EsHub *hub, int64_t round, double shift) {
                                  .steps_per_second = 100 + (double)round,
                                  .images_per_second = 1000};
     es_emit_round_completed(hub, time, &row, 1);
-    EsMetricEvent metrics[] = {{"common/value", (double)round + shift},
-                               {"common/constant", 7},
-                               {"common/broken", round < 12 ? 1 : INFINITY}};
+    EsMetricEvent metrics[] = {es_metric("common/value", (double)round + shift),
+                               es_metric("common/constant", 7),
+                               es_metric("common/broken", round < 12 ? 1 : INFINITY)};
     es_emit_metric(hub, time, metrics, ES_COUNT_OF(metrics));
     EsPhaseProfiledEvent phase = {.phase = "train",
                                   .n_calls = 10,
@@ -129,7 +129,8 @@ static void emit_run(EsHub *hub, const char *task, double shift, const char *own
     }
     es_emit_episode_outcome(hub, (EsEventTime){12, -1}, outcomes, 4);
     if (own_metric != NULL) {
-        es_emit_metric(hub, (EsEventTime){12, -1}, &(EsMetricEvent){own_metric, 1}, 1);
+        es_emit_metric(hub, (EsEventTime){12, -1}, &(EsMetricEvent){.name = own_metric, .value = 1},
+                       1);
     }
 }
 

@@ -66,14 +66,15 @@ static int is_same_number(const json_t *value, double expected) {
 TEST(a_line_as_it_stands) {
     EsSink sink = open_sink(-1);
     EXPECT_TEXT(sink.name, "jsonl");
-    EsMetricEvent rows[2] = {{"charts/SPS", 1234}, {"losses/value_loss", 0.1}};
+    EsMetricEvent rows[2] = {es_metric("charts/SPS", 1234), es_metric("losses/value_loss", 0.1)};
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 3, -1, rows, 2), OK);
     close_sink(&sink);
     expect_file("{\"event\":\"metric\",\"time\":\"2023-11-14T22:13:20.123456Z\",\"sequence\":7,"
-                "\"round\":3,\"step\":null,\"name\":\"charts/SPS\",\"value\":1234.0}\n"
+                "\"round\":3,\"step\":null,\"name\":\"charts/SPS\",\"value\":1234.0,"
+                "\"seed_id\":null,\"stage\":null,\"layer\":null}\n"
                 "{\"event\":\"metric\",\"time\":\"2023-11-14T22:13:20.123456Z\",\"sequence\":7,"
                 "\"round\":3,\"step\":null,\"name\":\"losses/value_loss\","
-                "\"value\":0.1}\n");
+                "\"value\":0.1,\"seed_id\":null,\"stage\":null,\"layer\":null}\n");
 }
 
 TEST(numbers_come_back_bit_for_bit) {
@@ -96,7 +97,7 @@ TEST(numbers_come_back_bit_for_bit) {
     EsSink sink = open_sink(-1);
     EsMetricEvent rows[ES_COUNT_OF(values)];
     for (size_t i = 0; i < ES_COUNT_OF(values); i++) {
-        rows[i] = (EsMetricEvent){"x", values[i]};
+        rows[i] = es_metric("x", values[i]);
     }
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 1, -1, rows, (int64_t)ES_COUNT_OF(values)),
                   OK);
@@ -114,8 +115,8 @@ TEST(numbers_come_back_bit_for_bit) {
 
 TEST(missing_and_not_finite_differ) {
     EsSink sink = open_sink(-1);
-    EsMetricEvent metrics[] = {
-        {NULL, es_missing_real()}, {"", NAN}, {"a", INFINITY}, {"b", -INFINITY}};
+    EsMetricEvent metrics[] = {es_metric(NULL, es_missing_real()), es_metric("", NAN),
+                               es_metric("a", INFINITY), es_metric("b", -INFINITY)};
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 1, -1, metrics, 4), OK);
     EsCheckpointSavedEvent saved[] = {{.path = "checkpoints/1", .bytes = ES_MISSING_INT},
                                       {.bytes = INT64_MAX, .is_best = INT64_MIN + 1}};
@@ -207,7 +208,7 @@ TEST(numbers_do_not_follow_the_locale) {
     close_sink(&sink);
     setlocale(LC_NUMERIC, "C");
     char *text = read_sink_file(events_path(), NULL);
-    EXPECT_CONTAINS(text, "\"value\":0.25}");
+    EXPECT_CONTAINS(text, "\"value\":0.25,");
     es_release(text);
 }
 

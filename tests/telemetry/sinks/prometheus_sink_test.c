@@ -159,6 +159,39 @@ TEST(names_and_values) {
     sink.close(sink.state);
 }
 
+TEST(labels_of_a_metric) {
+    EsSink sink = open_sink("run=\"r\"");
+    EsMetricEvent rows[] = {
+        {.name = "n", .value = 1},
+        {.name = "n", .value = 2, .seed_id = "s1", .stage = "BLENDING"},
+        {.name = "n", .value = 3, .seed_id = "s1", .stage = "BLENDING", .layer = "a\"b\n"},
+        {.name = "n", .value = 4, .seed_id = "s2"},
+        {.name = "n.", .value = 5, .seed_id = "s2"}};
+    EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 1, -1, rows, ES_COUNT_OF(rows)), OK);
+    rows[3].value = 6;
+    EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 2, -1, &rows[3], 1), OK);
+    char *body = get_metrics();
+    EXPECT_CONTAINS(body, "# HELP n n\n# TYPE n gauge\n"
+                          "n{run=\"r\"} 1.0\n"
+                          "n{run=\"r\",seed_id=\"s1\",stage=\"BLENDING\"} 2.0\n"
+                          "n{run=\"r\",seed_id=\"s1\",stage=\"BLENDING\",layer=\"a\\\"b\\n\"} "
+                          "3.0\n"
+                          "n{run=\"r\",seed_id=\"s2\"} 6.0\n");
+    EXPECT_CONTAINS(body, "\nn_{run=\"r\",seed_id=\"s2\"} 5.0\n");
+    EXPECT_EQ(count_of(body, "# TYPE n gauge\n"), 1);
+    free(body);
+    sink.close(sink.state);
+    // without labels of the run, and one in a family of two names
+    sink = open_sink(NULL);
+    rows[0] = (EsMetricEvent){.name = "a.b", .value = 1, .layer = "l"};
+    rows[1] = (EsMetricEvent){.name = "a/b", .value = 2, .layer = "l"};
+    EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 1, -1, rows, 2), OK);
+    body = get_metrics();
+    EXPECT_CONTAINS(body, "a_b{layer=\"l\"} 1.0\na_b{layer=\"l\",raw_name=\"a/b\"} 2.0\n");
+    free(body);
+    sink.close(sink.state);
+}
+
 TEST(names_that_become_the_same) {
     EsSink sink = open_sink("run=\"r\"");
     EXPECT_STATUS(write_metric(&sink, 1, "a.b", 1), OK);
@@ -277,7 +310,7 @@ TEST(thousands_of_metrics) {
     static char names[N][40];
     for (int i = 0; i < N; i++) {
         snprintf(names[i], sizeof names[i], "hosts.%d/accuracy", i);
-        rows[i] = (EsMetricEvent){names[i], i};
+        rows[i] = es_metric(names[i], i);
     }
     for (int repeat = 0; repeat < 20; repeat++) {
         EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, repeat, -1, rows, N), OK);
@@ -305,8 +338,8 @@ static void *write_metrics(void *argument) {
         writer->n_rounds++;
         char name[32];
         snprintf(name, sizeof name, "new/%d", writer->n_rounds % 3000);
-        EsMetricEvent rows[3] = {
-            {"left", writer->n_rounds}, {"right", writer->n_rounds}, {name, 1}};
+        EsMetricEvent rows[3] = {es_metric("left", writer->n_rounds),
+                                 es_metric("right", writer->n_rounds), es_metric(name, 1)};
         EXPECT_STATUS(write_rows(&writer->sink, ES_EVENT_METRIC, 1, -1, rows, 3), OK);
     }
     return NULL;
@@ -345,13 +378,13 @@ TEST(export_for_reader) {
         SKIP("ES_TEST_EXPORT is not set; read_prometheus.py sets it");
     }
     EsSink sink = open_sink("run=\"de\\\"mo \\\\ x\",kind=\"hosts\"");
-    EsMetricEvent rows[] = {{"charts/SPS", 0.1},
-                            {"a.b", 1},
-                            {"a/b", 2},
-                            {"a\\b\"\n", NAN},
-                            {"a b\xff\xf0\x9f\x8c\xb1", INFINITY},
-                            {"9", -INFINITY},
-                            {"missing", es_missing_real()}};
+    EsMetricEvent rows[] = {es_metric("charts/SPS", 0.1),
+                            es_metric("a.b", 1),
+                            es_metric("a/b", 2),
+                            es_metric("a\\b\"\n", NAN),
+                            es_metric("a b\xff\xf0\x9f\x8c\xb1", INFINITY),
+                            es_metric("9", -INFINITY),
+                            es_metric("missing", es_missing_real())};
     REQUIRE_OK(write_rows(&sink, ES_EVENT_METRIC, 1, -1, rows, ES_COUNT_OF(rows)));
     for (int i = 0; i < 1000; i++) {
         char name[32];

@@ -79,7 +79,7 @@ TEST(every_type_has_a_table_with_its_columns) {
     }
     EXPECT_TEXT(ask(db, "SELECT step FROM event_run_started"), "NULL");
     EXPECT_TEXT(ask(db, "SELECT step FROM event_run_ended"), "0");
-    EXPECT_TEXT(ask(db, "SELECT value FROM meta WHERE key = 'schema_version'"), "7");
+    EXPECT_TEXT(ask(db, "SELECT value FROM meta WHERE key = 'schema_version'"), "8");
     EXPECT_TEXT(ask(db, "SELECT value FROM meta WHERE key = 'program_version'"), ES_VERSION);
     EXPECT_TEXT(ask(db, "PRAGMA journal_mode"), "wal");
     sqlite3_close(db);
@@ -112,7 +112,7 @@ TEST(damage_in_the_middle_is_found_on_resume) {
     const char *path = temp_path("run.db");
     EsSink sink;
     char name[64];
-    EsMetricEvent row = {name, 1};
+    EsMetricEvent row = es_metric(name, 1);
     REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
     for (int round = 1; round <= 2000; round++) {
         snprintf(name, sizeof name, "a name that is long enough, %d", round);
@@ -134,7 +134,8 @@ TEST(a_ranking_replaces_an_earlier_one) {
     for (int time = 1; time <= 2; time++) {
         EsProofRankedEvent ranked = {.arm = "policy", .split = "valid", .mrr = 0.25 * time};
         EsProofRankedEvent other = {.arm = "proved", .split = "test", .mrr = 0.125};
-        EsMetricEvent metrics[] = {{"proof/validation_mrr", 0.25 * time}, {"proof/depth", 3}};
+        EsMetricEvent metrics[] = {es_metric("proof/validation_mrr", 0.25 * time),
+                                   es_metric("proof/depth", 3)};
         REQUIRE_OK(send_rows(&sink, ES_EVENT_PROOF_RANKED, (EsEventTime){3, -1}, &ranked, 1));
         REQUIRE_OK(
             send_rows(&sink, ES_EVENT_METRIC, (EsEventTime){3, -1}, metrics, time == 1 ? 2 : 1));
@@ -171,13 +172,13 @@ TEST(values_come_back_as_they_went_in) {
     const char *path = temp_path("run.db");
     EsSink sink;
     REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
-    EsMetricEvent rows[] = {{"a\xc3\xa9'\"\n", 0.1},
-                            {"max", INFINITY},
-                            {"min", -INFINITY},
-                            {"nan", NAN},
-                            {"missing", es_missing_real()},
-                            {"", -0.0},
-                            {NULL, 4.9406564584124654e-324}};
+    EsMetricEvent rows[] = {es_metric("a\xc3\xa9'\"\n", 0.1),
+                            es_metric("max", INFINITY),
+                            es_metric("min", -INFINITY),
+                            es_metric("nan", NAN),
+                            es_metric("missing", es_missing_real()),
+                            es_metric("", -0.0),
+                            es_metric(NULL, 4.9406564584124654e-324)};
     REQUIRE_OK(send_rows(&sink, ES_EVENT_METRIC, (EsEventTime){3, 10}, rows, 7));
     EsCheckpointSavedEvent saved = {.path = "checkpoints/3", .bytes = INT64_MAX, .is_best = -1};
     REQUIRE_OK(send_rows(&sink, ES_EVENT_CHECKPOINT_SAVED, (EsEventTime){3, -1}, &saved, 1));
@@ -291,7 +292,7 @@ TEST(a_later_schema_version_is_refused) {
     execute(db, "UPDATE meta SET value = 99 WHERE key = 'schema_version'");
     sqlite3_close(db);
     EXPECT_STATUS(es_sqlite_sink_open(path, 0, &sink), CONFIG);
-    EXPECT_CONTAINS(es_status_detail(), "run.db has schema 99; this program writes schema 7");
+    EXPECT_CONTAINS(es_status_detail(), "run.db has schema 99; this program writes schema 8");
     EXPECT_TEXT(sink.name, "untouched");
     EXPECT_TEXT(ask_file(path, "SELECT max(round) FROM event_metric"), "2");
 }
@@ -316,7 +317,7 @@ TEST(an_earlier_schema_is_brought_up) {
     EXPECT(strcmp(n_rows, "0") != 0);
     REQUIRE_OK(es_sqlite_sink_open(path, 2, &sink));
     sink.close(sink.state);
-    EXPECT_TEXT(ask_file(path, "SELECT value FROM meta WHERE key = 'schema_version'"), "7");
+    EXPECT_TEXT(ask_file(path, "SELECT value FROM meta WHERE key = 'schema_version'"), "8");
     EXPECT_TEXT(ask_file(path, "SELECT count(*) FROM event_plans_measured"), "0");
     EXPECT_TEXT(ask_file(path, "SELECT count(accuracy) FROM event_round_completed"), "0");
     EXPECT_TEXT(ask_file(path, "SELECT count(*) = 2 FROM rounds"), "1");

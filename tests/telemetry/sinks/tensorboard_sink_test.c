@@ -75,10 +75,27 @@ static void expect_message(const char *message, size_t bytes, double wall_time, 
 
 #define ANY_TIME (-1.0)
 
+// A seed and a layer are parts of the tag; a stage is not, so that a curve goes on.
+TEST(labels_are_parts_of_the_tag) {
+    EsSink sink = open_sink(-1);
+    EsMetricEvent row = {.name = "n", .value = 1, .seed_id = "s", .stage = "X", .layer = "l"};
+    EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 3, -1, &row, 1), OK);
+    close_sink(&sink);
+    size_t bytes = 0, n = 0;
+    char *file = read_last_file(&bytes);
+    const char *next = file, *end = file + bytes;
+    take_frame(&next, end, &n);
+    const char *message = take_frame(&next, end, &n);
+    static const char scalar[] = "\x10\x03\x2a\x0e\x0a\x0c\x0a\x05"
+                                 "n/s/l\x15\0\0\x80\x3f";
+    expect_message(message, n, CASE_UNIX_US * 1e-6, scalar, sizeof scalar - 1);
+    es_release(file);
+}
+
 TEST(a_file_byte_for_byte) {
     EsSink sink = open_sink(-1);
     EXPECT_TEXT(sink.name, "tensorboard");
-    EsMetricEvent rows[2] = {{"a/b", 1.5}, {"c", -2}};
+    EsMetricEvent rows[2] = {es_metric("a/b", 1.5), es_metric("c", -2)};
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 300, -1, rows, 2), OK);
     close_sink(&sink);
     size_t bytes = 0, n = 0;
@@ -133,7 +150,8 @@ TEST(a_clock_set_back_keeps_the_order) {
 
 TEST(what_is_no_measured_metric_is_skipped) {
     EsSink sink = open_sink(-1);
-    EsMetricEvent rows[3] = {{"missing", es_missing_real()}, {NULL, 1}, {"", 2}};
+    EsMetricEvent rows[3] = {es_metric("missing", es_missing_real()), es_metric(NULL, 1),
+                             es_metric("", 2)};
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 1, -1, rows, 3), OK);
     EsRoundCompletedEvent round = {.accuracy = 50};
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_ROUND_COMPLETED, 1, -1, &round, 1), OK);
@@ -217,11 +235,11 @@ TEST(export_for_reader) {
     EsSink sink;
     REQUIRE_OK(es_tensorboard_sink_open(target, -1, &sink));
     for (int round = 1; round <= 200; round++) {
-        EsMetricEvent rows[] = {{"losses/value_loss", 1.0 / round},
-                                {"charts/SPS", 1000.0 + round},
-                                {"only/first", round},
-                                {"hostile/\xff\xfe tag", round == 7 ? NAN : INFINITY},
-                                {"sometimes", round % 2 ? es_missing_real() : 2.0}};
+        EsMetricEvent rows[] = {es_metric("losses/value_loss", 1.0 / round),
+                                es_metric("charts/SPS", 1000.0 + round),
+                                es_metric("only/first", round),
+                                es_metric("hostile/\xff\xfe tag", round == 7 ? NAN : INFINITY),
+                                es_metric("sometimes", round % 2 ? es_missing_real() : 2.0)};
         REQUIRE_OK(write_rows_at(&sink, ES_EVENT_METRIC, CASE_UNIX_US + 1000000 * round, round, -1,
                                  rows, ES_COUNT_OF(rows)));
     }
@@ -229,7 +247,8 @@ TEST(export_for_reader) {
     if (getenv("ES_TEST_RESUME") != NULL) {
         REQUIRE_OK(es_tensorboard_sink_open(target, 150, &sink));
         for (int round = 151; round <= 160; round++) {
-            EsMetricEvent rows[] = {{"losses/value_loss", -1.0}, {"charts/SPS", 5.0}};
+            EsMetricEvent rows[] = {es_metric("losses/value_loss", -1.0),
+                                    es_metric("charts/SPS", 5.0)};
             REQUIRE_OK(write_rows(&sink, ES_EVENT_METRIC, round, -1, rows, ES_COUNT_OF(rows)));
         }
         close_sink(&sink);
