@@ -18,7 +18,7 @@ typedef enum EsActivation {
 typedef enum EsPool { ES_POOL_MAX2, ES_POOL_AVERAGE2, ES_POOL_GLOBAL } EsPool;
 
 // Mode in which a seed's output enters its slot; a number per environment in device memory
-// (kernels/ops/blend.h).
+// (kernels/kernel_list.h).
 typedef enum EsBlendMode {
     ES_BLEND_NONE,     // y = h, there is no seed
     ES_BLEND_INCUBATE, // y = h, the seed learns from the gradient of y
@@ -78,7 +78,7 @@ typedef struct EsAdamOptions {
 
 #define ES_MAX_IMAGE_CHANNELS 4
 
-// Assignment of a data set's samples to batches (gather.h).
+// Assignment of a data set's samples to batches (gather in kernel_list.h).
 typedef struct EsSampleOrder {
     uint64_t seed;
     int64_t n_samples;

@@ -3,7 +3,7 @@
 // sweeps run side by side and a captured step sees changes.
 //
 // On a shared store there is one network: E is 1 below. A step first sums the gradients of all
-// environments in a fixed tree (kernels/ops/slab.h) into row 0 of the store's gradients;
+// environments in a fixed tree (kernels/kernel_list.h) into row 0 of the store's gradients;
 // norms, clipping and update are those of the sum.
 //
 //     EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_SGD);
@@ -87,7 +87,7 @@ EsStatus es_optimiser_reset(EsOptimiser *optimiser, EsStream *stream);
 // norms and, with skips_nonfinite, keep their environment from moving. Queued; can be captured.
 void es_optimiser_step(EsOptimiser *optimiser, EsStream *stream);
 
-// One step of AdamW in memory of the CPU, the tensors as in kernels/ops/optimiser.h: with lr the
+// One step of AdamW in memory of the CPU, the tensors as in kernels/kernel_list.h: with lr the
 // learning rate after its schedule p -= lr weight_decay p, then Adam's step by lr. Fills
 // scheduled_rate [E] with lr; momentum and Nesterov of the rates have no part in it.
 void es_adamw_step(EsStream *stream, EsAdamOptions options, const EsSgdRates *rates,

@@ -57,7 +57,7 @@ static __device__ __forceinline__ float normalise(float x, RowNorm norm, float g
     return (x - norm.mean) * norm.inv_std * gamma + beta;
 }
 
-// NaN stays NaN, as kernels/ops/activation.h has it.
+// NaN stays NaN, as kernels/kernel_list.h has it.
 static __device__ __forceinline__ float rectify(float x) { return x <= 0.0f ? 0.0f : x; }
 
 // The rows of a lane: 2M of them, 8 apart.

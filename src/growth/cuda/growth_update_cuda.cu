@@ -196,7 +196,7 @@ static __global__ void __launch_bounds__(ES_THREADS)
 
 #define PER_THREAD (ES_GROWTH_CHUNK / ES_THREADS)
 
-// As sgd_step (kernels/ops/optimiser.h), of the gradients as they are scaled and clipped.
+// As sgd_step (kernels/kernel_list.h), of the gradients as they are scaled and clipped.
 static __global__ void sgd_kernel(const __grid_constant__ EsGrowthArrays arrays,
                                   const int32_t *update) {
     int64_t env = blockIdx.x / arrays.n_parameter_chunks;

@@ -27,7 +27,7 @@ typedef struct EsRecipe {
     float step_factor; // of the learning rate to this share
     float smoothing;   // of labels
     float average;     // share of the averaged weights that an update keeps; 0 = no average
-    // augmentation of training images (kernels/ops/gather.h); border: EsBorder
+    // augmentation of training images (kernels/kernel_list.h); border: EsBorder
     int pad, flip, border;
     float erase;
 } EsRecipe;

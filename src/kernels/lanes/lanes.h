@@ -206,7 +206,7 @@ const EsLaneKernels *es_lane_kernels(int n_lanes);
 // or = when is_first), which lane_totals reduces. Maps marked nullable are left out where their
 // data is NULL.
 
-// Blending of one host's slot: kernels/ops/blend.h.
+// Blending of one host's slot: kernels/kernel_list.h.
 typedef struct EsLaneBlend {
     int32_t mode;          // EsBlendMode
     float alpha;           // taken into [0, 1]

@@ -1,4 +1,4 @@
-// ReLU, tanh and sigmoid (activation.h) for 8 and 16 floats per vector; tanh and sigmoid are those
+// ReLU, tanh and sigmoid for 8 and 16 floats per vector; tanh and sigmoid are those
 // of the vector engine. An element's result does not depend on its place.
 #include "kernels/kernels.h"
 #include "kernels/simd.h"

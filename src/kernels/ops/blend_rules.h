@@ -1,4 +1,4 @@
-// The blending formulas of blend.h for one element, once for the CPU and CUDA.
+// The blending formulas of blend (kernel_list.h) for one element, once for the CPU and CUDA.
 #ifndef ES_KERNELS_BLEND_RULES_H
 #define ES_KERNELS_BLEND_RULES_H
 

@@ -1,4 +1,5 @@
-// The per-element rules of gather.h, written once for the CPU, its vector engine and CUDA.
+// The per-element rules of gather (kernel_list.h), written once for the CPU, its vector engine and
+// CUDA.
 #ifndef ES_KERNELS_GATHER_RULES_H
 #define ES_KERNELS_GATHER_RULES_H
 

@@ -1,4 +1,4 @@
-// A pass of the LSTM layer (lstm.h) over a sequence, as data for the CPU versions, and the
+// A pass of the LSTM layer over a sequence, as data for the CPU versions, and the
 // addresses of its states. E environments, T steps, N rows, D units.
 #ifndef ES_KERNELS_LSTM_JOB_H
 #define ES_KERNELS_LSTM_JOB_H

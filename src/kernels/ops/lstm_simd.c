@@ -1,4 +1,4 @@
-// The LSTM layer (lstm.h) for 8 and 16 floats per vector. Letters as in lstm_cpu.c.
+// The LSTM layer for 8 and 16 floats per vector. Letters as in lstm_cpu.c.
 //
 // A tile is a few units of all rows at one step: their recurrent products, then their cells. Where
 // all environments share one set of weights (a stride of 0) a tile takes the rows of all of them,

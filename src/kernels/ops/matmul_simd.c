@@ -1,4 +1,4 @@
-// The matrix product (matmul.h) for 8 and 16 floats per vector. Letters as in matmul_cpu.c.
+// The matrix product for 8 and 16 floats per vector. Letters as in matmul_cpu.c.
 //
 // Two kinds of tiles that stay in registers. Where b is stored transposed (a layer's forward
 // product), rows of a meet rows of b and the lanes run along K: nothing is packed, so a product of

@@ -208,7 +208,7 @@ EsValueId es_graph_concat(EsGraph *graph, int n, const EsValueId *inputs);
 // The same value, through which no gradient goes back; costs nothing.
 EsValueId es_graph_detach(EsGraph *graph, EsValueId x);
 EsValueId es_graph_pool(EsGraph *graph, EsPool kind, EsValueId x);
-// Sets of rows (kernels/ops/set_pool.h): x [E, R, S, D], weights [E, R, S] or ES_NO_VALUE, which
+// Sets of rows (kernels/kernel_list.h): x [E, R, S, D], weights [E, R, S] or ES_NO_VALUE, which
 // get no gradient. The first and the last make [E, R, D], the second [E, R, n_members, D] of it.
 EsValueId es_graph_set_sum(EsGraph *graph, EsValueId x, EsValueId weights, float scale);
 EsValueId es_graph_set_broadcast(EsGraph *graph, EsValueId x, int64_t n_members);
@@ -223,12 +223,12 @@ typedef struct EsLoss {
 } EsLoss;
 EsLoss es_graph_cross_entropy(EsGraph *graph, EsValueId logits, EsValueId labels);
 
-// Labels share so much of their weight among all classes (kernels/ops/cross_entropy.h); before the
+// Labels share so much of their weight among all classes (kernels/kernel_list.h); before the
 // graph is differentiated.
 void es_graph_smooth_labels(EsGraph *graph, EsLoss loss, float smoothing);
 
-// Batches from a data set in memory (kernels/ops/gather.h): images u8, or rows f32 as images of one
-// pixel.
+// Batches from a data set in memory (kernels/kernel_list.h): images u8, or rows f32 as images of
+// one pixel.
 EsValueId es_graph_gather_order(EsGraph *graph, EsSampleOrder order, int64_t n_batch,
                                 EsValueId episode, EsValueId step);
 EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValueId images,

@@ -1,5 +1,5 @@
 // Builders for networks that grow: a slot's input from the host and the blending of its seed
-// (kernels/ops/blend.h), and the layers of seeds.
+// (kernels/kernel_list.h), and the layers of seeds.
 //
 // alpha f32 [E] and mode i32 [E] (EsBlendMode) are inputs of the graph: a lifecycle moves a seed
 // from stage to stage by writing them, and the plan stays as it is.

@@ -167,7 +167,7 @@ static double smooth_lane(float smoothing, const EsLaneMap *logits, const EsLane
            ((double)logits->data[label * logits->plane + lane] - sum / logits->channels);
 }
 
-// Loss of a group; the plain kernel's formula (kernels/ops/cross_entropy.h).
+// Loss of a group; the plain kernel's formula (kernels/kernel_list.h).
 static void run_loss(const EsLaneHost *run, float smoothing, const EsLaneMap *logits,
                      const EsLaneMap *d_logits, int group) {
     const EsLaneProgram *p = run->program;

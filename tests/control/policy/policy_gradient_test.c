@@ -118,7 +118,7 @@ TEST(contributions_of_version_2_train_the_shared_layers_when_asked_to) {
     destroy_case(&test);
 }
 
-// The factors that dropout.h documents, for the keys that policy_network.h does.
+// The factors that kernel_list.h documents, for the keys that policy_network.h does.
 static float *dropout_factors(const PolicyCase *test, uint64_t seed, uint32_t pass) {
     const EsRollout *rollout = test->rollout;
     const EsPolicySpec *spec = es_policy_network_spec(test->network);
