@@ -24,6 +24,7 @@ static const EsCommand commands[] = {
     {"prove", "prove queries over a knowledge graph", cmd_prove},
     {"query", "query the records of a run, in SQL", cmd_query},
     {"runs", "list runs, remove old ones", cmd_runs},
+    {"signal", "watch the emergency level of a fit", cmd_signal},
 };
 
 static void print_help(FILE *stream) {

@@ -10,6 +10,7 @@
 #include "esper/log.h"
 #include "esper/network.h"
 #include "esper/prove.h"
+#include "esper/signal.h"
 #include "esper/status.h"
 #include "esper/version.h"
 

@@ -49,6 +49,7 @@ EsExit cmd_profile(int argc, char **argv);
 EsExit cmd_prove(int argc, char **argv);
 EsExit cmd_query(int argc, char **argv);
 EsExit cmd_runs(int argc, char **argv);
+EsExit cmd_signal(int argc, char **argv);
 
 // --- messages on stderr ---
 

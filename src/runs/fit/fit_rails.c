@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/range_check.h"
+#include "esper/log.h"
 
 EsStatus es_fit_rails_create(const EsRailsSettings *settings, EsFitRails **rails_out) {
     EsFitRails *rails = NULL;
@@ -24,7 +25,29 @@ EsStatus es_fit_rails_create(const EsRailsSettings *settings, EsFitRails **rails
 void es_fit_rails_destroy(EsFitRails *rails) {
     if (rails != NULL) {
         es_deadline_destroy(rails->deadline);
+        es_emergency_signal_destroy(rails->signal);
         es_release(rails);
+    }
+}
+
+void es_fit_rails_open_signal(EsFitRails *rails, const char *run_folder) {
+    if (rails->signal == NULL && !rails->has_no_signal &&
+        es_emergency_signal_create(run_folder, &rails->signal) != ES_STATUS_OK) {
+        rails->has_no_signal = 1;
+        es_log(ES_LOG_WARNING, "no emergency signal: %s", es_status_detail());
+    }
+}
+
+// Raised with the level, taken down by a good epoch.
+static void set_signal(EsFitRails *fit, EsEmergencyLevel before, EsRailsReason reason) {
+    EsEmergencyLevel level = fit->rails.level;
+    if (fit->signal == NULL || level == before) {
+        return;
+    }
+    if (level > ES_EMERGENCY_NOTICE) {
+        es_emergency_signal_raise(fit->signal, (int)level, es_rails_reason_name(reason));
+    } else {
+        es_emergency_signal_clear(fit->signal);
     }
 }
 
@@ -74,7 +97,9 @@ EsRailsVerdict es_fit_rails_end_epoch(EsFitRails *rails, EsHub *hub, int64_t rou
                                       const EsFitEpoch *epoch) {
     const EsRailsEpoch measured = {.latency_ms = epoch->latency_ms, .hook_ms = epoch->hook_ms};
     const EsEventTime time = {.round = round, .step = -1};
+    EsEmergencyLevel before = rails->rails.level;
     EsRailsVerdict verdict = es_rails_assess(&rails->rails, &measured, es_clock_ns());
+    set_signal(rails, before, verdict.reason);
     emit_events(&rails->rails, hub, time);
     emit_metrics(rails, hub, time, epoch);
     return verdict;

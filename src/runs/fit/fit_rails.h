@@ -10,6 +10,7 @@
 
 #include "esper/config.h"
 #include "fit/controller.h"
+#include "fit/emergency_signal.h"
 #include "fit/rails.h"
 #include "runs/checkpoint.h"
 #include "telemetry/hub.h"
@@ -38,11 +39,17 @@
 typedef struct EsFitRails {
     EsRails rails;
     EsDeadline *deadline;           // owned; NULL where the controller is waited for
+    EsEmergencySignal *signal;      // owned; NULL until it is opened
+    int has_no_signal;              // it cannot be made
     const EsControllerDrill *drill; // borrowed; NULL but in drills
 } EsFitRails;
 
 EsStatus es_fit_rails_create(const EsRailsSettings *settings, EsFitRails **rails);
 void es_fit_rails_destroy(EsFitRails *rails);
+
+// Makes the run's emergency signal, unless it is there. A machine without shared memory has none,
+// which is logged.
+void es_fit_rails_open_signal(EsFitRails *rails, const char *run_folder);
 
 // Measurements of an epoch.
 typedef struct EsFitEpoch {
@@ -51,7 +58,7 @@ typedef struct EsFitEpoch {
     int64_t n_seeds;             // alive, of all candidates
 } EsFitEpoch;
 
-// Assesses the epoch and emits its events and metrics.
+// Assesses the epoch, emits its events and metrics, and sets the signal.
 EsRailsVerdict es_fit_rails_end_epoch(EsFitRails *rails, EsHub *hub, int64_t round,
                                       const EsFitEpoch *epoch);
 

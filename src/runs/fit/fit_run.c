@@ -394,6 +394,7 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     fit->run = run;
     fit->round = round;
     if (fit->rails != NULL) {
+        es_fit_rails_open_signal(fit->rails, es_run_folder_root(es_run_folder(run)));
         es_rails_begin_epoch(&fit->rails->rails);
     }
     begin_progress(fit);

@@ -80,6 +80,24 @@ tolaria.emergency.escalated,2
 tolaria.emergency.halt,1
 tolaria.epoch_budget_exceeded,4"
 [[ -e halted/networks/1/network.json ]] || fail "a halted fit has no network"
+run 2 signal halted
+expect_part "a fit that has ended" "$err" "halted: no fit with rails is going on there (no shared memory /esper-halted-"
+run 2 signal nowhere
+expect_part "no such run" "$err" "nowhere: No such file or directory"
+# the level rises while it goes on; it is watched from its start to its end
+"$esper" fit "${quick[@]}" --epochs 400 --rails.on=on --rails.epoch_budget_ms=0.001 --out signalled &
+pid=$!
+for _ in {1..600}; do "$esper" signal signalled 2> /dev/null | grep -q "level 3 (conservative): breaker_open" && break; sleep 0.1; done
+"$esper" signal signalled --watch > watched &
+watcher=$!
+for _ in {1..100}; do [[ -s watched ]] && break; sleep 0.1; done
+run 0 signal signalled --json
+expect_part "a signal" "$out" '{"raised": true, "level": 3, "level_name": "conservative", "reason": "breaker_open", "seconds": '
+kill -INT "$pid"
+wait "$pid"
+wait "$watcher" || fail "the watcher failed"
+expect_part "a watched fit" "$(cat watched)" "level 3 (conservative): breaker_open, "
+expect_part "a watched fit" "$(cat watched)" "the fit has ended"
 # whoever resumes it wants it to go on; other budgets may be set then
 run 0 fit --resume halted --rails.epoch_budget_ms=0 --rails.breaker_seconds=0 --quiet
 run 0 query halted --csv "SELECT max(epoch), max(n_failed), sum(is_conservative = 0) FROM epochs"

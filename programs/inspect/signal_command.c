@@ -1,0 +1,102 @@
+// `esper signal`: the emergency signal of a fit with rails, once or whenever it changes.
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "cli/frame.h"
+#include "cli/options.h"
+#include "esper/signal.h"
+
+#define POLL_US 100000
+
+static const char *level_name(int level) {
+    static const char *const names[] = {"unknown", "notice", "elevated", "conservative", "halt"};
+    return names[level >= 1 && level <= 4 ? level : 0];
+}
+
+static double age_of(const EsSignal *signal) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    double now_ms = (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+    return signal->is_raised ? (now_ms - (double)signal->raised_ms) * 1e-3 : 0;
+}
+
+// A reason may have been written by anybody: what is not plain is shown as ?.
+static void print_signal(const EsSignal *signal, int as_json) {
+    char reason[ES_SIGNAL_REASON_BYTES];
+    for (size_t i = 0; i < sizeof reason; i++) {
+        char byte = signal->reason[i];
+        reason[i] = byte == '\0' || (byte >= ' ' && byte <= '~' && byte != '"' && byte != '\\')
+                        ? byte
+                        : '?';
+    }
+    if (as_json) {
+        printf("{\"raised\": %s, \"level\": %d, \"level_name\": \"%s\", \"reason\": \"%s\", "
+               "\"seconds\": %.3f}\n",
+               signal->is_raised ? "true" : "false", signal->level, level_name(signal->level),
+               reason, age_of(signal));
+    } else if (signal->is_raised) {
+        printf("level %d (%s): %s, %.1f s ago\n", signal->level, level_name(signal->level), reason,
+               age_of(signal));
+    } else {
+        printf("level 1 (notice): nothing has failed since the last good epoch\n");
+    }
+    fflush(stdout);
+}
+
+static EsStatus watch(const char *folder, int as_json) {
+    EsSignal before, now;
+    ES_TRY(es_signal_read(folder, &before));
+    print_signal(&before, as_json);
+    while (es_signal_read(folder, &now) == ES_STATUS_OK) {
+        if (memcmp(&before, &now, sizeof now) != 0) {
+            print_signal(&now, as_json);
+            before = now;
+        }
+        usleep(POLL_US);
+    }
+    if (!as_json) {
+        printf("the fit has ended\n");
+    }
+    return ES_STATUS_OK;
+}
+
+EsExit cmd_signal(int argc, char **argv) {
+    int as_json, watches;
+    const EsOption table_options[] = {
+        ES_OPTION_FLAG("watch", &watches, "print every change, until the fit ends"),
+        ES_OPTION_FLAG("json", &as_json, "print a JSON object per line"),
+    };
+    const EsOptionTable table = {
+        .command = "signal",
+        .usage = "[--watch] [--json] RUN",
+        .summary =
+            "Print the emergency level of a fit with rails (esper fit --rails.on=on) that is\n"
+            "going on: 1 notice, 2 elevated: an epoch failed, 3 conservative: the breaker is\n"
+            "open, 4 halt. It is read from shared memory and costs the fit nothing.",
+        .example = "esper signal runs/demo --watch",
+        .options = table_options,
+        .n_options = ES_COUNT_OF(table_options),
+        .max_positional = 1,
+    };
+    EsArguments arguments;
+    EsExit code;
+    EsSignal signal;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
+    }
+    EsStatus status = arguments.n_positional < 1
+                          ? ES_FAIL(ARGUMENT, "name a run folder: esper signal RUN")
+                          : ES_STATUS_OK;
+    if (status == ES_STATUS_OK && watches) {
+        status = watch(arguments.positional[0], as_json);
+    } else if (status == ES_STATUS_OK) {
+        status = es_signal_read(arguments.positional[0], &signal);
+        if (status == ES_STATUS_OK) {
+            print_signal(&signal, as_json);
+        }
+    }
+    return es_command_finish("signal", status);
+}
