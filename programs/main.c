@@ -14,6 +14,7 @@ static const EsCommand commands[] = {
     {"bench", "run the benchmarks, compare with a baseline", cmd_bench},
     {"data", "show what a data set holds", cmd_data},
     {"diff", "compare two runs", cmd_diff},
+    {"drill", "rehearse faults of a fit and its rails", cmd_drill},
     {"export", "write a grown network as ONNX, C or PyTorch", cmd_export},
     {"fit", "grow a network on your data and keep it", cmd_fit},
     {"grow", "grow many hosts at once, under a policy", cmd_grow},

@@ -5,6 +5,7 @@
 
 #include "esper/config.h"
 #include "esper/data.h"
+#include "esper/drill.h"
 #include "esper/fit.h"
 #include "esper/grow.h"
 #include "esper/log.h"

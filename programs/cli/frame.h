@@ -39,6 +39,7 @@ EsExit es_command_finish(const char *command, EsStatus status);
 EsExit cmd_bench(int argc, char **argv);
 EsExit cmd_data(int argc, char **argv);
 EsExit cmd_diff(int argc, char **argv);
+EsExit cmd_drill(int argc, char **argv);
 EsExit cmd_export(int argc, char **argv);
 EsExit cmd_fit(int argc, char **argv);
 EsExit cmd_grow(int argc, char **argv);
