@@ -213,7 +213,7 @@ EsStatus es_closure_decide(EsKnowledgeGraph *graph, int32_t limit) {
         closure->is_complete
             ? copy_negated(closure, graph)
             : ES_FAIL(INPUT, "rules with negation need the whole closure, which has over %d atoms",
-                      limit);
+                      closure->limit);
     es_closure_destroy(closure);
     return status;
 }
