@@ -74,8 +74,8 @@ EsStatus es_prove_source_load(const EsProveSource *source, EsKnowledgeGraph **gr
 EsStatus es_prove_source_load_using(const EsProveSource *source, EsKgRulesUse rules_use,
                                     EsKnowledgeGraph **graph);
 
-// Replace a graph by its part of predicates of two arguments (es_kg_binary_part) where it has others,
-// which `what` leaves out; a note says how many. Returns through *n_left_out how many.
+// Replace a graph by its part of predicates of two arguments (es_kg_binary_part) where it has
+// others, which `what` leaves out; a note says how many, as does *n_left_out.
 EsStatus es_prove_take_binary(EsKnowledgeGraph **graph, const char *what, int32_t *n_left_out);
 
 // es_proof_policy_file_load, with a failure that says which options make the generated graph.

@@ -6,9 +6,9 @@
 // limit on depth truncates it. An environment whose episode ended starts its next query within the
 // same step: es_proof_env_step reports the episode that ended, es_proof_env_choices shows the one
 // that began. An environment is a function of (seed, its number, actions) alone: neither the number
-// of environments nor that of threads matters. One thread at a time may use an EsProofEnv. Arrays of
-// queries have the graph's query_cells for each, as EsQuerySplit has them, and limits on atoms count
-// cells.
+// of environments nor that of threads matters. One thread at a time may use an EsProofEnv. Arrays
+// of queries have the graph's query_cells for each, as EsQuerySplit has them, and limits on atoms
+// count cells.
 //
 //     EsProofEnvSettings settings = es_proof_env_defaults();
 //     EsProofEnv *env; ES_TRY(es_proof_env_create(graph, &settings, pool, &env));

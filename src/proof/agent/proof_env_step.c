@@ -57,8 +57,8 @@ static void enter_state(EsProofEnv *env, int32_t index, const EsAtom *atoms, int
 
 // --- episodes ---
 
-// The place that an environment's next corruption of a query replaces: those of the sides wanted, in
-// turn. -1 when the query has none.
+// The place that an environment's next corruption of a query replaces: those of the sides wanted,
+// in turn. -1 when the query has none.
 static int choose_place(const EsProofEnv *env, const EsAtom *query, int32_t n_before) {
     int places[ES_KG_MAX_ARITY], n_places = 0;
     for (int place = 0; place < env->graph->arities[query->predicate]; place++) {

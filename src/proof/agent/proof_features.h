@@ -14,8 +14,9 @@
 // read from the graph; nothing is learned here.
 //
 // A rule has a confidence: of the atoms that its body gives over the facts, the share that are
-// facts, support / (atoms + ES_PROOF_SMOOTHING); a negation holds there of what is no fact. A goal has the confidences of those of its rules
-// whose body atoms all match facts: the highest, and their noisy or, 1 - (1 - c1)(1 - c2)...
+// facts, support / (atoms + ES_PROOF_SMOOTHING); a negation holds there of what is no fact. A goal
+// has the confidences of those of its rules whose body atoms all match facts: the highest, and
+// their noisy or, 1 - (1 - c1)(1 - c2)...
 //
 // Predicates have 0 to 4 arguments. What is said of the first argument is said of the others as the
 // mean over them, which for two arguments is the second alone; it is 0 where there are none.

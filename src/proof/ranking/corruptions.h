@@ -16,7 +16,7 @@
 
 ES_EXTERN_C_BEGIN
 
-// Where corruptions are wanted. For predicates of two arguments a side is a place.
+// The arguments that corruptions may replace. For predicates of two arguments a side is a place.
 typedef enum EsCorruptSide {
     ES_CORRUPT_HEAD, // replaces the first argument
     ES_CORRUPT_TAIL, // replaces one of the others

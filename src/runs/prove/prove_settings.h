@@ -73,8 +73,8 @@ typedef struct EsProveQueries {
     int32_t count;
 } EsProveQueries;
 
-// Queries to rank, n of them evenly spaced, 0: all. Those without arguments have no corruption to be
-// ranked against and are left out.
+// Queries to rank, n of them evenly spaced, 0: all. Those without arguments have no corruption to
+// be ranked against and are left out.
 EsStatus es_prove_queries_create(const EsKnowledgeGraph *graph, EsKgSplit split, int32_t n,
                                  EsProveQueries *queries);
 void es_prove_queries_destroy(EsProveQueries *queries);

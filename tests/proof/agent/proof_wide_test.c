@@ -1,5 +1,5 @@
-// Environments, negatives, features, the network and rankings on graphs whose predicates have 0 to 4
-// arguments: steps by hand, a village with the same proofs as one of binary predicates, and plain
+// Environments, negatives, features, the network and rankings on graphs whose predicates have 0 to
+// 4 arguments: steps by hand, a village with the same proofs as one of binary predicates, and plain
 // enumeration.
 #include "proof/wide_village.h"
 
