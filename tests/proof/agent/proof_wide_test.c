@@ -19,7 +19,7 @@
 
 static EsKnowledgeGraph *load_texts(const char *train, const char *rules, const char *test) {
     static int n_made;
-    char names[3][64];
+    char names[3][96];
     const char *const files[] = {"train.txt", "rules.txt", "test.txt"};
     const char *const texts[] = {train, rules, test};
     EsKnowledgeGraph *graph = NULL;
