@@ -284,9 +284,9 @@ TEST(it_learns_on_predicates_of_0_to_4_arguments) {
     settings.ppo.rate = 0.005f;
     settings.ppo.entropy_start = 0.1f;
     settings.ppo.entropy_end = 0.05f;
-    settings.schedule.n_rounds = 120;
-    TrainingCase test = make_training_on(&settings, 150, 1, 2);
-    train(&test, 120);
+    settings.schedule.n_rounds = 80;
+    TrainingCase test = make_training_on(&settings, 100, 1, 2);
+    train(&test, 80);
     EsProofTally trained =
         count_proofs(&test, es_proof_training_policy(test.training), ES_SEARCH_BEST_FIRST);
     EsProofTally uniform = count_proofs(&test, NULL, ES_SEARCH_BEST_FIRST);
