@@ -74,6 +74,10 @@ EsStatus es_prove_source_load(const EsProveSource *source, EsKnowledgeGraph **gr
 EsStatus es_prove_source_load_using(const EsProveSource *source, EsKgRulesUse rules_use,
                                     EsKnowledgeGraph **graph);
 
+// Replace a graph by its part of predicates of two arguments (es_kg_binary_part) where it has
+// others, which `what` leaves out; a note says how many, as does *n_left_out.
+EsStatus es_prove_take_binary(EsKnowledgeGraph **graph, const char *what, int32_t *n_left_out);
+
 // es_proof_policy_file_load, with a failure that says which options make the generated graph.
 EsStatus es_prove_source_load_policy(const EsProveSource *source, EsDevice *device,
                                      const EsKnowledgeGraph *graph, const char *path,
@@ -94,6 +98,9 @@ EsStatus es_prove_parse_word(const char *option, const char *word, const char *c
 // The values of --split and --selection, which several actions have; fails likewise.
 EsStatus es_prove_parse_queries(const char *split, const char *selection, EsKgSplit *split_out,
                                 EsGoalSelection *selection_out);
+
+// "a side", or "an argument" in a graph with predicates of other than two arguments.
+const char *es_prove_per_place(const EsKnowledgeGraph *graph);
 
 // The word that goes with a number.
 const char *es_prove_noun(int64_t count, const char *one, const char *more);

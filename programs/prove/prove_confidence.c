@@ -52,7 +52,14 @@ static EsStatus mine(EsProveConfidence *confidence, const EsKnowledgeGraph *grap
     settings.finds_constants = !confidence->without_constants;
     settings.report = report_mining;
     settings.context = &progress;
-    ES_TRY(es_path_rules_mine(graph, &settings, pool, &confidence->rules));
+    EsKnowledgeGraph *part = NULL;
+    if (es_kg_count_not_binary(graph, NULL) > 0) {
+        ES_TRY(es_kg_binary_part(graph, &part));
+    }
+    EsStatus status =
+        es_path_rules_mine(part != NULL ? part : graph, &settings, pool, &confidence->rules);
+    es_kg_destroy(part);
+    ES_TRY(status);
     confidence->mine_seconds = es_clock_seconds_since(progress.start_ns);
     return ES_STATUS_OK;
 }
@@ -60,10 +67,17 @@ static EsStatus mine(EsProveConfidence *confidence, const EsKnowledgeGraph *grap
 static EsStatus choose(EsProveConfidence *confidence, const EsKnowledgeGraph *graph,
                        const EsKnownAtoms *known, const EsRankingSettings *ranking,
                        EsThreadPool *pool) {
-    const EsQuerySplit *valid = &graph->splits[ES_KG_SPLIT_VALID];
+    const EsRankingChoice choice = {.split = ES_KG_SPLIT_VALID,
+                                    .min_arity = 2,
+                                    .max_arity = 2,
+                                    .n = confidence->n_choice,
+                                    .is_spaced = 1};
+    EsAtom *queries;
     int64_t start_ns = es_clock_ns();
     confidence->settings = es_confidence_defaults();
-    if (valid->count == 0) {
+    ES_TRY(es_ranking_take(graph, &choice, &queries, &confidence->n_chosen_on));
+    if (confidence->n_chosen_on == 0) {
+        es_release(queries);
         es_message("note: the graph has no validation queries; confidences count by default "
                    "thresholds\n");
         if (confidence->choice.fixes_aggregation) {
@@ -71,8 +85,6 @@ static EsStatus choose(EsProveConfidence *confidence, const EsKnowledgeGraph *gr
         }
         return ES_STATUS_OK;
     }
-    EsAtom *queries;
-    ES_TRY(es_ranking_take_spaced(valid, confidence->n_choice, &queries, &confidence->n_chosen_on));
     EsStatus status =
         es_confidence_choose(known, graph, &confidence->rules, ranking, pool, queries,
                              confidence->n_chosen_on, &confidence->settings, &confidence->choice);

@@ -16,6 +16,7 @@ typedef struct Embed {
     int seed;
     double learning_rate, regularisation;
     int is_quiet, as_json;
+    int32_t n_left_out; // predicates of another number of arguments than two
 } Embed;
 
 // --- results ---
@@ -27,12 +28,13 @@ static EsStatus print_json(const Embed *embed, const EsEmbeddingSettings *settin
     json_t *out = json_string(embed->out);
     json_t *mrr = report->best_epoch > 0 ? json_real(report->best_mrr) : json_null();
     json_t *root = json_pack(
-        "{s:o, s:o, s:i, s:i, s:i, s:f, s:f, s:I, s:i, s:f, s:o, s:i, s:f}", "data",
-        name != NULL ? name : json_null(), "model", out != NULL ? out : json_null(), "dimensions",
-        settings->n_dimensions, "batch", settings->batch, "candidates", settings->n_candidates,
-        "rate", (double)settings->learning_rate, "regularisation", (double)settings->regularisation,
-        "seed", (json_int_t)settings->seed, "epochs", report->epoch, "loss", report->loss,
-        "valid_mrr", mrr, "best_epoch", report->best_epoch, "seconds", report->seconds);
+        "{s:o, s:o, s:i, s:i, s:i, s:i, s:f, s:f, s:I, s:i, s:f, s:o, s:i, s:f}", "data",
+        name != NULL ? name : json_null(), "model", out != NULL ? out : json_null(),
+        "predicates_left_out", embed->n_left_out, "dimensions", settings->n_dimensions, "batch",
+        settings->batch, "candidates", settings->n_candidates, "rate",
+        (double)settings->learning_rate, "regularisation", (double)settings->regularisation, "seed",
+        (json_int_t)settings->seed, "epochs", report->epoch, "loss", report->loss, "valid_mrr", mrr,
+        "best_epoch", report->best_epoch, "seconds", report->seconds);
     return es_json_print(root, 6);
 }
 
@@ -92,7 +94,7 @@ static EsStatus run_embed(Embed *embed) {
     ES_TRY_GOTO(es_file_writer_try(embed->out)); // minutes of training must not end at no folder
     // rules teach the model nothing, but their predicates count among the names that it is made for
     ES_TRY_GOTO(es_prove_source_load_using(embed->source, ES_KG_RULES_IF_THERE, &graph));
-    ES_TRY_GOTO(es_kg_check_binary(graph, "an embedding"));
+    ES_TRY_GOTO(es_prove_take_binary(&graph, "the embedding", &embed->n_left_out));
     EsEmbeddingSettings settings = make_settings(embed, graph);
     ES_TRY_GOTO(es_device_open("cpu", &device_options, &device));
     ES_TRY_GOTO(
@@ -154,7 +156,9 @@ EsExit cmd_prove_embed(int argc, char **argv) {
         .summary =
             "Trains an embedding model (ComplEx) on the facts, keeps the weights that "
             "rank the validation queries best,\nand writes them to FILE. Ctrl-C ends it after the "
-            "epoch and keeps the best so far. The graph needs no rules.",
+            "epoch and keeps the best so far. The graph needs no rules. Predicates of other than "
+            "two "
+            "arguments are left out.",
         .example = "esper prove embed --data kg/family --out family.safetensors",
         .options = options,
         .n_options = ES_COUNT_OF(options),

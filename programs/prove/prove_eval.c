@@ -36,6 +36,7 @@ typedef struct Evaluation {
     // filled by the evaluation
     const EsKnowledgeGraph *graph; // owned by the command
     EsRanking *ranking;            // likewise
+    int32_t n_left_out;            // queries of the split that no ranking of this kind can have
     EsProveProofs proofs;          // of a search that a policy guides
     int has_proofs;
     EsScorerReport report;
@@ -148,14 +149,15 @@ static EsStatus print_json(const Evaluation *eval) {
     const EsRanking *ranking = eval->ranking;
     const EsScorerReport *report = &eval->report;
     json_t *root = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:o, s:f}",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:o, "
+        "s:f}",
         "settings", describe_settings(eval), "search_settings", describe_search(eval), "fusion",
         es_prove_fusion_describe(&eval->fusion), "confidence",
         es_prove_confidence_describe(&eval->confidence), "all", describe_summary(&ranking->all),
         "sides", describe_sides(eval), "by_depth",
         describe_groups(ranking->by_depth, ranking->n_depths, NULL), "by_predicate",
         describe_groups(ranking->by_predicate, ranking->n_predicates, eval->graph->predicate_names),
-        "without_negatives", ranking->n_without, "work", "candidates",
+        "without_negatives", ranking->n_without, "left_out", eval->n_left_out, "work", "candidates",
         (json_int_t)report->n_candidates, "proved", (json_int_t)report->n_proved, "limited",
         (json_int_t)report->n_limited, "expanded", (json_int_t)report->n_expanded, "overlong",
         (json_int_t)report->n_overlong, "overflow", (json_int_t)report->n_overflow, "proofs",
@@ -234,11 +236,12 @@ static void print_head(const Evaluation *eval) {
     if (settings->n_corruptions > 0) {
         snprintf(corruptions, sizeof corruptions, "%d", settings->n_corruptions);
     }
-    es_print("%s: %d %s of the split %s against %s %s a side%s, score %s",
+    es_print("%s: %d %s of the split %s against %s %s %s%s, score %s",
              es_prove_source_name(eval->source), eval->ranking->n_queries,
              es_prove_noun(eval->ranking->n_queries, "query", "queries"),
              es_prove_split_names[eval->split], corruptions,
              es_prove_noun(settings->n_corruptions, "corruption", "corruptions"),
+             es_prove_per_place(eval->graph),
              settings->corruptions.uses_domains ? " of the same domain" : "", score_name(eval));
     if (eval->confidence.is_used) {
         printf(" of rules\n");
@@ -339,22 +342,35 @@ static EsStatus find_reference_depths(const Evaluation *eval, EsThreadPool *pool
     return es_prover_find_depths(eval->graph, &settings, pool, queries, count, *depths, &report);
 }
 
+// Returns whether candidates are scored by rules mined or by an embedding, which know predicates of
+// two arguments alone.
+static int is_ranking_pairs(const Evaluation *eval) {
+    return eval->confidence.is_used || eval->fusion.path != NULL;
+}
+
 // The chosen queries of the split, and how many.
-static EsStatus choose_queries(const Evaluation *eval, EsAtom **queries, int32_t *count) {
-    const EsQuerySplit *split = &eval->graph->splits[eval->split];
-    int32_t *numbers = NULL;
-    if (split->count == 0) {
-        return ES_FAIL(INPUT, "%s has no queries in the split %s",
-                       es_prove_source_name(eval->source), es_prove_split_names[eval->split]);
+static EsStatus choose_queries(Evaluation *eval, EsAtom **queries, int32_t *count) {
+    int32_t n_all = eval->graph->splits[eval->split].count, n_ranked = 0;
+    int is_binary = is_ranking_pairs(eval);
+    EsRankingChoice choice = {.split = eval->split,
+                              .min_arity = is_binary ? 2 : 1,
+                              .max_arity = is_binary ? 2 : ES_KG_MAX_ARITY,
+                              .n = eval->n_queries,
+                              .is_spaced = eval->is_spaced};
+    for (int32_t i = 0; i < n_all; i++) {
+        int arity = eval->graph->arities[es_kg_query(eval->graph, eval->split, i)->predicate];
+        n_ranked += arity >= choice.min_arity && arity <= choice.max_arity;
     }
-    ES_TRY(es_allocate((size_t)split->count * sizeof **queries, (void **)queries));
-    ES_TRY(es_allocate((size_t)split->count * sizeof *numbers, (void **)&numbers));
-    *count = es_ranking_choose(split->count, eval->n_queries, eval->is_spaced, numbers);
-    for (int32_t i = 0; i < *count; i++) {
-        (*queries)[i] = split->atoms[numbers[i]];
+    if (n_ranked == 0) {
+        return ES_FAIL(INPUT, "%s has no queries%s in the split %s",
+                       es_prove_source_name(eval->source),
+                       n_all == 0  ? ""
+                       : is_binary ? " of predicates of two arguments"
+                                   : " of predicates with arguments",
+                       es_prove_split_names[eval->split]);
     }
-    es_release(numbers);
-    return ES_STATUS_OK;
+    eval->n_left_out = n_all - n_ranked;
+    return es_ranking_take(eval->graph, &choice, queries, count);
 }
 
 // Proofs of the policy's search by depth, beside searches without it.
@@ -451,6 +467,14 @@ static void warn_of_limits(const Evaluation *eval) {
                    es_prove_noun(eval->report.n_limited, "counts", "count"),
                    eval->search == 0 ? "--max-states" : "--nodes or --max-states");
     }
+    if (eval->n_left_out > 0) {
+        es_message("note: %d %s of the split %s %s left out: %s\n", eval->n_left_out,
+                   es_prove_noun(eval->n_left_out, "query", "queries"),
+                   es_prove_split_names[eval->split], es_prove_noun(eval->n_left_out, "is", "are"),
+                   is_ranking_pairs(eval)
+                       ? "confidences and embeddings are of predicates of two arguments"
+                       : "without arguments there is no corruption");
+    }
     if (eval->ranking->n_without > 0) {
         es_message("warning: %d %s no corruption and %s left out\n", eval->ranking->n_without,
                    es_prove_noun(eval->ranking->n_without, "query has", "queries have"),
@@ -465,7 +489,6 @@ static EsStatus run_eval(Evaluation *eval, int as_json) {
     ES_TRY_GOTO(es_prove_source_load_using(
         eval->source, eval->confidence.is_used ? ES_KG_RULES_IF_THERE : ES_KG_RULES_NEEDED,
         &graph));
-    ES_TRY_GOTO(es_kg_check_binary(graph, "ranking"));
     eval->graph = graph;
     if (eval->settings.corruptions.uses_domains) {
         ES_TRY_GOTO(
@@ -586,9 +609,9 @@ static EsStatus apply_options(const Typed *typed, Evaluation *eval) {
         ES_OPTION_FLAG("spaced", &(typed)->is_spaced,                                              \
                        "evenly spaced queries instead of the first"),                              \
         ES_OPTION_INT("corruptions", &(typed)->n_corruptions, "100", 0, 2147483647, "N",           \
-                      "negatives per query and side; 0: all"),                                     \
+                      "negatives per query and argument; 0: all"),                                 \
         ES_OPTION_TEXT("sides", &(typed)->sides, "head,tail", "LIST",                              \
-                       "arguments that corruptions replace: head, tail or both"),                  \
+                       "arguments that corruptions replace: head (the first), tail (the others)"), \
         ES_OPTION_FLAG("domains", &(typed)->uses_domains,                                          \
                        "replace by constants of the same domain"),                                 \
         ES_OPTION_INT("draw-seed", &(typed)->draw_seed, "0", 0, 2147483647, "N",                   \
@@ -687,7 +710,8 @@ EsExit cmd_prove_eval(int argc, char **argv) {
         .usage = "[options]",
         .summary = "Ranks queries against corruptions that are not known to be true, by whether "
                    "and how they\ncan be proved: MRR, Hits@k and proof rates. Ties count by "
-                   "expectation.",
+                   "expectation. Queries of 1 to 4\narguments are ranked, of one to four places; "
+                   "confidences and embeddings rank those of two.",
         .example = "esper prove eval --data kg/family --spaced --score shortest",
         .options = options,
         .n_options = ES_COUNT_OF(options),

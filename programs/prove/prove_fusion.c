@@ -34,8 +34,13 @@ static EsStatus fit_weights(EsProveFusion *fusion, const EsKnowledgeGraph *graph
     if (valid->count == 0) {
         return ES_FAIL(INPUT, "--fit: the graph has no validation queries");
     }
+    const EsRankingChoice choice = {.split = ES_KG_SPLIT_VALID,
+                                    .min_arity = 2,
+                                    .max_arity = 2,
+                                    .n = fusion->n_fit,
+                                    .is_spaced = 1};
     EsAtom *queries;
-    ES_TRY(es_ranking_take_spaced(valid, fusion->n_fit, &queries, &fusion->n_fitted));
+    ES_TRY(es_ranking_take(graph, &choice, &queries, &fusion->n_fitted));
     EsStatus status = es_fusion_scorer_fit(fusion->scorer, known, settings, pool, queries,
                                            fusion->n_fitted, &fusion->report);
     es_release(queries);

@@ -22,6 +22,7 @@ typedef struct Mining {
     EsMinerSettings settings;
     const char *out;
     int limit, as_json, n_threads;
+    int32_t n_left_out;    // predicates of another number of arguments than two
     int finds_constants;   // rules with constants, too
     EsPathRules constants; // these, the most confident first
     int64_t reported_ns;
@@ -130,8 +131,9 @@ static EsStatus print_json(const Mining *mining, const EsKnowledgeGraph *graph,
     }
     json_t *name = json_string(es_prove_source_name(mining->source));
     json_t *root =
-        json_pack("{s:o, s:i, s:i, s:i, s:i, s:f, s:o}", "data", name != NULL ? name : json_null(),
-                  "facts", rules->n_facts, "kept_facts", rules->n_kept, "count", rules->count,
+        json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:f, s:o}", "data",
+                  name != NULL ? name : json_null(), "facts", rules->n_facts, "kept_facts",
+                  rules->n_kept, "predicates_left_out", mining->n_left_out, "count", rules->count,
                   "shown", n_shown, "seconds", mining->seconds, "rules", list);
     if (mining->finds_constants && root != NULL) {
         json_object_set_new(root, "with_constants", describe_constants(mining, graph));
@@ -176,7 +178,7 @@ static EsStatus run_mine(Mining *mining) {
         ES_TRY_GOTO(es_file_writer_try(mining->out));
     }
     ES_TRY_GOTO(es_prove_source_load_using(mining->source, ES_KG_RULES_LEFT_OUT, &graph));
-    ES_TRY_GOTO(es_kg_check_binary(graph, "mining rules"));
+    ES_TRY_GOTO(es_prove_take_binary(&graph, "mining rules", &mining->n_left_out));
     ES_TRY_GOTO(es_thread_pool_create(&pool, mining->n_threads));
     int64_t start_ns = es_clock_ns();
     mining->reported_ns = start_ns;
@@ -233,7 +235,8 @@ EsExit cmd_prove_mine(int argc, char **argv) {
         .usage = "[options]",
         .summary = "Finds rules of one to three atoms that the facts obey, the most confident "
                    "first. The graph needs\nno rules of its own; --seed also picks the facts kept "
-                   "back.",
+                   "back. Rules are paths: predicates of\nother than two arguments are left "
+                   "out.",
         .example = "esper prove mine --data kg/family --min-confidence 0.5 --out mined.txt",
         .options = options,
         .n_options = ES_COUNT_OF(options),

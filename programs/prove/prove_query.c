@@ -449,7 +449,12 @@ static EsStatus run_query(Query *query) {
     EsKnowledgeGraph *graph = NULL;
     ES_TRY(es_prove_source_load(query->source, &graph));
     query->graph = graph;
-    EsStatus status = es_closure_decide(graph, ES_MAX(query->settings.closure_limit, 1));
+    int32_t limit = query->settings.closure_limit;
+    EsStatus status =
+        graph->has_negation && limit == 0
+            ? ES_FAIL(ARGUMENT, "--closure-limit 0 asks for no closure, which rules with negation "
+                                "need; give it the atoms that a closure may have")
+            : es_closure_decide(graph, limit);
     if (status == ES_STATUS_OK) {
         status = ask(query);
     }

@@ -50,20 +50,32 @@ static void print_variant(const EsProveVariant *variant, int kind) {
            difference);
 }
 
-static void print_evaluation(const EsProveEvaluation *evaluation, const EsProveSettings *settings) {
+// Says how many test queries no ranking can have.
+static void note_without(const EsKnowledgeGraph *graph) {
+    int32_t n_without =
+        graph->splits[ES_KG_SPLIT_TEST].count - es_prove_queries_count(graph, ES_KG_SPLIT_TEST);
+    if (n_without > 0) {
+        printf("%d %s without arguments, and so without corruptions, %s left out of the ranking\n",
+               n_without, es_prove_noun(n_without, "query", "queries"),
+               es_prove_noun(n_without, "is", "are"));
+    }
+}
+
+static void print_evaluation(const EsProveEvaluation *evaluation, const EsProveSettings *settings,
+                             const EsKnowledgeGraph *graph) {
     char corruptions[32] = "all";
     if (settings->n_evaluated_corruptions > 0) {
         snprintf(corruptions, sizeof corruptions, "%d", settings->n_evaluated_corruptions);
     }
-    es_print(
-        "%s: %d test %s against %s %s a side; proofs of at most %d %s, policies by %s search with "
-        "%d %s",
-        es_prove_settings_data(settings), evaluation->n_queries,
-        es_prove_noun(evaluation->n_queries, "query", "queries"), corruptions,
-        es_prove_noun(settings->n_evaluated_corruptions, "corruption", "corruptions"),
-        settings->search_depth, es_prove_noun(settings->search_depth, "step", "steps"),
-        es_search_kind_names[settings->search], settings->n_nodes,
-        es_prove_noun(settings->n_nodes, "node", "nodes"));
+    es_print("%s: %d test %s against %s %s %s; proofs of at most %d %s, policies by %s search with "
+             "%d %s",
+             es_prove_settings_data(settings), evaluation->n_queries,
+             es_prove_noun(evaluation->n_queries, "query", "queries"), corruptions,
+             es_prove_noun(settings->n_evaluated_corruptions, "corruption", "corruptions"),
+             es_prove_per_place(graph), settings->search_depth,
+             es_prove_noun(settings->search_depth, "step", "steps"),
+             es_search_kind_names[settings->search], settings->n_nodes,
+             es_prove_noun(settings->n_nodes, "node", "nodes"));
     es_prove_print_value_weight((double)settings->value_weight);
     printf("\n");
     printf("%-32s %-20s  %-5s  %-5s  %7s  %8s  %9s   %s\n", "", "MRR, 95 %", "H@1", "H@10",
@@ -85,7 +97,8 @@ static EsStatus print_results(void *prove, const EsRunInput *input, const char *
         printf("best on validation: round %lld, MRR %.3f\n", (long long)best_round, mrr);
     }
     if (evaluation != NULL) {
-        print_evaluation(evaluation, settings);
+        print_evaluation(evaluation, settings, es_prove_run_graph(prove));
+        note_without(es_prove_run_graph(prove));
     }
     if (es_prove_run_proofs(prove) != NULL) {
         es_prove_print_proofs(es_prove_run_proofs(prove));
@@ -114,7 +127,7 @@ static EsStatus print_plan(void *prove, const EsConfig *config, const EsRunMemor
     ES_TRY(es_run_command_print_config(config));
     es_print("\n# graph       %s: %d constants, %d predicates, %d facts, %d rules\n",
              es_prove_settings_data(settings), graph->n_constants, graph->n_predicates,
-             graph->n_facts, graph->n_rules);
+             es_kg_count_facts(graph), graph->n_rules);
     printf("# queries     %d to learn from, %d for validation, %d for the comparison\n",
            es_proof_env_queries(env).count, graph->splits[ES_KG_SPLIT_VALID].count,
            graph->splits[ES_KG_SPLIT_TEST].count);
@@ -148,7 +161,8 @@ static EsRunWork rounds_of_prove(void *prove) { return es_prove_run_work(prove);
 static void describe(void *prove, const void *settings, char text[ES_RUN_ABOUT_BYTES]) {
     const EsKnowledgeGraph *graph = es_prove_run_graph(prove);
     snprintf(text, ES_RUN_ABOUT_BYTES, "graph: %.100s, %d constants, %d facts, %d rules",
-             es_prove_settings_data(settings), graph->n_constants, graph->n_facts, graph->n_rules);
+             es_prove_settings_data(settings), graph->n_constants, es_kg_count_facts(graph),
+             graph->n_rules);
 }
 
 static const EsRunProgram program = {.name = "prove train",

@@ -103,10 +103,6 @@ static EsStatus create_parts(EsProve *prove, const EsProveOptions *options) {
     ES_TRY(load_graph(options, &prove->graph));
     ES_TRY(es_device_open("cpu", &device, &prove->device));
     ES_TRY(es_stream_create(prove->device, &prove->stream));
-    // policies know predicates of two arguments alone
-    if (!es_kg_is_binary(prove->graph)) {
-        return es_proof_search_create(prove->graph, &prove->search_settings, NULL, &prove->search);
-    }
     ES_TRY(es_proof_policy_create(prove->device, prove->graph, &prove->training_settings.policy,
                                   prove->training_settings.seed, &prove->policy));
     ES_TRY(es_proof_policy_scorer_create(prove->policy, es_stream_pool(prove->stream), REMEMBERED,
@@ -331,7 +327,6 @@ EsStatus es_prove_train(EsProve *prove, int n_rounds, EsProveProgress *progress)
 }
 
 EsStatus es_prove_save_policy(EsProve *prove, const char *path) {
-    ES_TRY(es_kg_check_binary(prove->graph, "a policy"));
     return es_proof_policy_file_save(prove->policy, path);
 }
 

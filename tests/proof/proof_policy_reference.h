@@ -91,7 +91,7 @@ static inline void reference_embed(const Reference *r, EsAtomSpan state, EsGoalS
     int is_transe = r->policy->settings.embedder == ES_PROOF_EMBEDDER_TRANSE;
     if (r->policy->settings.encoder == ES_PROOF_ENCODER_STRUCTURE) {
         float row[ES_PROOF_FEATURES];
-        es_proof_features_describe(r->policy->features, state, (EsAtom){0}, selection, row);
+        es_proof_features_describe(r->policy->features, state, &(EsAtom){0}, selection, row);
         for (int i = 0; i < ES_PROOF_FEATURES; i++) {
             x[i] = (double)row[i];
         }

@@ -39,11 +39,12 @@ static EsStatus check_range(const char *name, int64_t value, int64_t least, int6
     return ES_STATUS_OK;
 }
 
-static EsStatus check_settings(const EsProofEnvSettings *settings) {
+static EsStatus check_settings(const EsKnowledgeGraph *graph, const EsProofEnvSettings *settings) {
     ES_TRY(check_range("n_envs", settings->n_envs, 1, ES_PROOF_MAX_ENVS));
     ES_TRY(check_range("first_env", settings->first_env, 0, INT32_MAX - ES_PROOF_MAX_ENVS));
     ES_TRY(check_range("selection", settings->selection, 0, ES_GOAL_LEFTMOST));
-    ES_TRY(check_range("max_atoms", settings->max_atoms, 1, ES_PROOF_MAX_ATOMS));
+    // a query must fit
+    ES_TRY(check_range("max_atoms", settings->max_atoms, graph->query_cells, ES_PROOF_MAX_ATOMS));
     if (settings->max_states != 0) {
         ES_TRY(check_range("max_states", settings->max_states, 2, 1 << 24));
     }
@@ -62,21 +63,22 @@ static EsStatus check_settings(const EsProofEnvSettings *settings) {
 
 // --- queries ---
 
-static int is_wanted_query(const EsProofEnv *env, EsAtom atom, int32_t depth) {
+static int is_wanted_query(const EsProofEnv *env, const EsAtom *atom, int32_t depth) {
     const EsProofEnvSettings *settings = &env->settings;
     int32_t n_rules;
-    es_kg_rules_of(env->graph, atom.predicate, &n_rules);
+    es_kg_rules_of(env->graph, atom->predicate, &n_rules);
     int is_any_depth = settings->min_query_depth == 0 && settings->max_query_depth == 0;
     return n_rules > 0 && (is_any_depth || (depth >= settings->min_query_depth &&
                                             depth <= settings->max_query_depth));
 }
 
-static EsStatus check_query(const EsKnowledgeGraph *graph, EsAtom atom, int32_t i) {
-    if (!es_kg_is_ground(graph, &atom)) {
+static EsStatus check_query(const EsKnowledgeGraph *graph, const EsAtom *atom, int32_t i) {
+    if (!es_kg_is_ground(graph, atom)) {
         return ES_FAIL(ARGUMENT,
                        "query %d, %d(%d,%d), is not over the graph's %d predicates and %d "
                        "constants",
-                       i, atom.predicate, atom.a, atom.b, graph->n_predicates, graph->n_constants);
+                       i, atom->predicate, atom->a, atom->b, graph->n_predicates,
+                       graph->n_constants);
     }
     return ES_STATUS_OK;
 }
@@ -86,16 +88,20 @@ static EsStatus collect_queries(EsProofEnv *env, const EsProofEnvSettings *wante
     int is_given = wanted->queries != NULL;
     const EsAtom *atoms = is_given ? wanted->queries : split->atoms;
     int32_t count = is_given ? wanted->n_queries : split->count;
-    ES_TRY(es_allocate((size_t)ES_MAX(count, 1) * sizeof *env->queries, (void **)&env->queries));
+    size_t cells = (size_t)env->graph->query_cells;
+    ES_TRY(es_allocate((size_t)ES_MAX(count, 1) * cells * sizeof *env->queries,
+                       (void **)&env->queries));
     env->settings.queries = env->queries;
     env->settings.n_queries = 0;
     if (is_given) {
         env->settings.min_query_depth = env->settings.max_query_depth = 0;
     }
     for (int32_t i = 0; i < count; i++) {
-        ES_TRY(check_query(env->graph, atoms[i], i));
-        if (is_wanted_query(env, atoms[i], is_given ? 0 : split->depths[i])) {
-            env->queries[env->settings.n_queries++] = atoms[i];
+        const EsAtom *atom = atoms + (size_t)i * cells;
+        ES_TRY(check_query(env->graph, atom, i));
+        if (is_wanted_query(env, atom, is_given ? 0 : split->depths[i])) {
+            memcpy(env->queries + (size_t)env->settings.n_queries++ * cells, atom,
+                   cells * sizeof *atom);
         }
     }
     if (env->settings.n_queries == 0) {
@@ -119,6 +125,10 @@ static void lay_out(EsProofEnv *env, unsigned char *slab) {
     size_t n_atoms = es_slab_add(&bytes, N * V * sizeof *env->n_visited_atoms);
     size_t hash = es_slab_add(&bytes, N * V * sizeof *env->visited_hash);
     size_t counters = es_slab_add(&bytes, (size_t)env->n_blocks * sizeof *env->counters);
+    size_t rest = bytes;
+    if (env->graph->has_wide) {
+        rest = es_slab_add(&bytes, N * sizeof *env->query_rest);
+    }
     env->slab_bytes = bytes;
     if (slab == NULL) {
         return;
@@ -130,6 +140,7 @@ static void lay_out(EsProofEnv *env, unsigned char *slab) {
     env->n_visited_atoms = (void *)(slab + n_atoms);
     env->visited_hash = (void *)(slab + hash);
     env->counters = (void *)(slab + counters);
+    env->query_rest = env->graph->has_wide ? (void *)(slab + rest) : NULL;
 }
 
 static EsStatus create_results(EsProofEnv *env) {
@@ -139,7 +150,8 @@ static EsStatus create_results(EsProofEnv *env) {
                                      &result->is_by_end, &result->label};
     size_t reward = es_slab_add(&bytes, N * sizeof *result->reward);
     size_t depth = es_slab_add(&bytes, N * sizeof *result->depth);
-    size_t query = es_slab_add(&bytes, N * sizeof *result->query);
+    size_t cells = (size_t)env->graph->query_cells;
+    size_t query = es_slab_add(&bytes, N * cells * sizeof *result->query);
     size_t span = es_slab_add(&bytes, N * sizeof *result->reached);
     size_t atoms = es_slab_add(&bytes, N * (size_t)env->settings.max_atoms * sizeof *env->reached);
     size_t flag = es_slab_add(&bytes, N * ES_COUNT_OF(flags));
@@ -163,7 +175,8 @@ static EsStatus create_successors(EsProofEnv *env) {
     ES_TRY(es_allocate(N * sizeof *env->count, (void **)&env->count));
     ES_TRY(es_allocate((N + 1) * sizeof *env->row_start, (void **)&env->row_start));
     ES_TRY(es_allocate(N * sizeof *env->state_span, (void **)&env->state_span));
-    ES_TRY(es_allocate(N * sizeof *env->state_query, (void **)&env->state_query));
+    ES_TRY(es_allocate(N * (size_t)env->graph->query_cells * sizeof *env->state_query,
+                       (void **)&env->state_query));
     env->n_workers = env->pool != NULL ? es_thread_pool_size(env->pool) : 1;
     ES_TRY(es_allocate((size_t)env->n_workers * sizeof *env->scratch, (void **)&env->scratch));
     for (int i = 0; i < env->n_workers; i++) {
@@ -201,12 +214,11 @@ static EsStatus build(EsProofEnv *env, const EsProofEnvSettings *wanted) {
 EsStatus es_proof_env_create(const EsKnowledgeGraph *graph, const EsProofEnvSettings *settings,
                              EsThreadPool *pool, EsProofEnv **env) {
     *env = NULL;
-    ES_TRY(check_settings(settings));
+    ES_TRY(check_settings(graph, settings));
     if (graph->has_negation) {
         return ES_FAIL(INPUT, "rules with negation are for the closure and for questions; training "
                               "sees atoms and comparisons alone");
     }
-    ES_TRY(es_kg_check_binary(graph, "training"));
     EsProofEnv *made = NULL;
     ES_TRY(es_allocate(sizeof *made, (void **)&made));
     made->graph = graph;
@@ -287,7 +299,7 @@ static SavedHead describe(const EsProofEnv *env) {
                       .reward_type = settings->reward_type,
                       .n_constants = graph->n_constants,
                       .n_predicates = graph->n_predicates,
-                      .n_facts = graph->n_facts,
+                      .n_facts = es_kg_count_facts(graph),
                       .n_rules = graph->n_rules,
                       .n_queries = settings->n_queries};
     head.facts_crc = es_crc32c(graph->facts, (size_t)graph->n_facts * sizeof *graph->facts);
@@ -296,8 +308,19 @@ static SavedHead describe(const EsProofEnv *env) {
         head.rules_crc =
             31 * head.rules_crc + es_crc32c(&rule->head, sizeof rule->head) +
             es_crc32c(rule->body, (size_t)ES_MAX(rule->n_body, 3) * sizeof *rule->body);
+        if (graph->has_wide) {
+            head.rules_crc =
+                31 * head.rules_crc + es_crc32c(&rule->head_cells[1], sizeof rule->head);
+        }
     }
-    head.queries_crc = es_crc32c(env->queries, (size_t)settings->n_queries * sizeof *env->queries);
+    if (graph->has_wide) {
+        head.facts_crc =
+            31 * head.facts_crc +
+            es_crc32c(graph->wide.atoms, 2 * (size_t)graph->wide.count * sizeof(EsAtom));
+    }
+    head.queries_crc =
+        es_crc32c(env->queries,
+                  (size_t)settings->n_queries * (size_t)graph->query_cells * sizeof *env->queries);
     return head;
 }
 
@@ -314,18 +337,35 @@ void es_proof_env_save(const EsProofEnv *env, void *saved) {
 
 // --- loading ---
 
+// One atom of a state from cell i on; *highest is the first variable that has not occurred.
+static EsStatus check_atom(const char *path, const EsProofEnv *env, int32_t index,
+                           const EsAtom *atom, int32_t *highest) {
+    const EsFileField term = {path, "term in a state of environment", index};
+    int arity = env->graph->arities[atom->predicate];
+    int n_places = 2 * es_kg_cells(env->graph, atom->predicate);
+    for (int place = 0; place < n_places; place++) {
+        int32_t value = es_atom_term(atom, place);
+        ES_TRY(es_check_integer(term, value, place < arity, place < arity ? *highest : 0));
+        *highest += value == *highest;
+    }
+    return ES_STATUS_OK;
+}
+
 // A state: predicates of the graph; constants, and variables numbered by first occurrence.
 static EsStatus check_atoms(const char *path, const EsProofEnv *env, int32_t index,
                             const EsAtom *atoms, int32_t n_atoms) {
     const EsFileField predicate = {path, "predicate in a state of environment", index};
-    const EsFileField term = {path, "term in a state of environment", index};
-    int32_t highest = env->graph->n_constants + 1; // the first variable that has not occurred
-    for (int32_t i = 0; i < n_atoms; i++) {
+    int32_t highest = env->graph->n_constants + 1;
+    for (int32_t i = 0, n_cells; i < n_atoms; i += n_cells) {
         ES_TRY(es_check_integer(predicate, atoms[i].predicate, 1, env->graph->n_predicates));
-        ES_TRY(es_check_integer(term, atoms[i].a, 1, highest));
-        highest += atoms[i].a == highest;
-        ES_TRY(es_check_integer(term, atoms[i].b, 1, highest));
-        highest += atoms[i].b == highest;
+        n_cells = es_kg_cells(env->graph, atoms[i].predicate);
+        if (n_cells == 2) {
+            // the second cell of the last atom is there, too
+            ES_TRY(es_check_integer((EsFileField){path, "n_atoms", index}, n_atoms, i + 2,
+                                    env->settings.max_atoms));
+            ES_TRY(es_check_integer(predicate, atoms[i + 1].predicate, ES_ATOM_MORE, ES_ATOM_MORE));
+        }
+        ES_TRY(check_atom(path, env, index, &atoms[i], &highest));
     }
     return ES_STATUS_OK;
 }
@@ -351,7 +391,16 @@ static EsStatus check_episode(const char *path, const EsProofEnv *env, int32_t i
     const EsProofEnvSettings *settings = &env->settings;
     // an action remembers the state it leads to and those passed over
     int32_t per_action = env->max_visited / (settings->max_depth + 1);
-    if (!es_kg_is_ground(env->graph, &at->query)) {
+    EsWideAtom query = {{at->query}};
+    if (env->query_rest != NULL) {
+        query.cells[1] = env->query_rest[index];
+    }
+    // the cell that a narrow query has not is zero
+    const EsAtom none = {0, 0, 0};
+    int has_rest = at->query.predicate > 0 && at->query.predicate <= env->graph->n_predicates &&
+                   es_kg_cells(env->graph, at->query.predicate) == 2;
+    if (!es_kg_is_ground(env->graph, query.cells) ||
+        (!has_rest && !es_atom_equals(query.cells[1], none))) {
         return ES_FAIL(INPUT, "%s: query[%d] is %d(%d,%d), not over %d predicates and %d constants",
                        path, index, at->query.predicate, at->query.a, at->query.b,
                        env->graph->n_predicates, env->graph->n_constants);

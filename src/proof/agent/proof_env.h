@@ -6,7 +6,9 @@
 // limit on depth truncates it. An environment whose episode ended starts its next query within the
 // same step: es_proof_env_step reports the episode that ended, es_proof_env_choices shows the one
 // that began. An environment is a function of (seed, its number, actions) alone: neither the number
-// of environments nor that of threads matters. One thread at a time may use an EsProofEnv.
+// of environments nor that of threads matters. One thread at a time may use an EsProofEnv. Arrays
+// of queries have the graph's query_cells for each, as EsQuerySplit has them, and limits on atoms
+// count cells.
 //
 //     EsProofEnvSettings settings = es_proof_env_defaults();
 //     EsProofEnv *env; ES_TRY(es_proof_env_create(graph, &settings, pool, &env));
@@ -79,7 +81,7 @@ static inline ES_HOST_DEVICE EsProofOutcome es_goals_outcome(const EsKnowledgeGr
 typedef struct EsEpisodePlan {
     int32_t query; // index in the pool
     int is_negative;
-    int32_t n_before; // negatives of this environment before this one: they take sides in turn
+    int32_t n_before; // negatives of this environment before this one: they take places in turn
 } EsEpisodePlan;
 
 // A function of its arguments: other environments and threads do not matter.
@@ -140,7 +142,8 @@ typedef struct EsProofEnvSettings {
     int32_t min_query_depth, max_query_depth; // published depth of the split's; 0 and 0: any
     EsQueryOrder order;
     int32_t n_negatives;  // corruptions after each positive
-    int is_corrupting[2]; // by EsCorruptSide; of several the environment takes one after the other
+    int is_corrupting[2]; // by EsCorruptSide; of several places the environment takes one after the
+                          // other
     int uses_domains;     // see corruptions.h
     int32_t reward_type;  // see es_proof_reward
 } EsProofEnvSettings;
@@ -155,7 +158,7 @@ typedef struct EsProofResult {
     unsigned char *is_by_end;    // gave up
     unsigned char *label;        // 1: the query is taken to be true, 0: it is a corruption
     int32_t *depth;              // actions of the episode so far, this one included
-    EsAtom *query;               // of the episode
+    EsAtom *query;               // of the episode                             (N x query_cells)
     EsAtomSpan *reached;         // the state that the action led to: the last of the episode where
                                  // is_done, before any is passed over
 } EsProofResult;
@@ -173,7 +176,7 @@ typedef struct EsProofEnvCounters {
 } EsProofEnvCounters;
 
 // 128 environments; constrained goals, 6 atoms, depth 20, End, memory; queries of TRAIN in uniform
-// order, one negative per positive, both sides in turn, reward 4.
+// order, one negative per positive, all places in turn, reward 4.
 EsProofEnvSettings es_proof_env_defaults(void);
 
 // Graph and pool are borrowed; pool NULL: the caller's thread alone. Every environment has begun
@@ -187,7 +190,7 @@ void es_proof_env_destroy(EsProofEnv *env);
 // The settings in force: max_states and n_queries as they were found. Borrowed.
 const EsProofEnvSettings *es_proof_env_settings(const EsProofEnv *env);
 
-// Queries that episodes are drawn from; borrowed.
+// Queries that episodes are drawn from; borrowed. `count` is of queries.
 EsAtomSpan es_proof_env_queries(const EsProofEnv *env);
 
 // --- stepping ---
@@ -207,7 +210,7 @@ void es_proof_env_draw_actions(EsProofEnv *env, int32_t *actions);
 
 // The episode that an environment is in.
 typedef struct EsProofEpisode {
-    EsAtom query;
+    EsAtom query;      // its first cell
     uint32_t episode;  // from 0
     int32_t label;     // 1: taken to be true
     int32_t depth;     // actions so far
@@ -215,6 +218,9 @@ typedef struct EsProofEpisode {
     int32_t n_visited; // states remembered
 } EsProofEpisode;
 EsProofEpisode es_proof_env_episode(const EsProofEnv *env, int32_t index);
+
+// The query of that episode, all its cells; borrowed, until the next step.
+const EsAtom *es_proof_env_query(const EsProofEnv *env, int32_t index);
 
 EsProofEnvCounters es_proof_env_counters(const EsProofEnv *env);
 

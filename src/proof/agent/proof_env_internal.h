@@ -24,7 +24,7 @@ struct EsProofEnv {
     const EsKnowledgeGraph *graph; // borrowed
     EsThreadPool *pool;            // borrowed, may be NULL
     EsKnownAtoms *known;           // owned, NULL without negatives
-    EsAtom *queries;               // owned
+    EsAtom *queries;               // owned                          (n_queries x query_cells)
     EsProofSettings listing;       // as es_proof_expand takes them
     EsSuccessors *scratch;         // owned                                             (workers)
     int n_workers;
@@ -39,6 +39,7 @@ struct EsProofEnv {
     int32_t *n_visited_atoms;     //                                                       (N x V)
     uint64_t *visited_hash;       //                                                       (N x V)
     EsProofEnvCounters *counters; // of a block                                           (blocks)
+    EsAtom *query_rest;           // second cells of queries, where the graph has any          (N)
 
     // successors
     EsProofBlock *blocks; // owned, as are the next four
@@ -47,7 +48,7 @@ struct EsProofEnv {
     int32_t *count; // of an environment                                                       (N)
     int32_t *row_start;     // as EsProofChoices.first                                     (N + 1)
     EsAtomSpan *state_span; //                                                                 (N)
-    EsAtom *state_query;    //                                                                 (N)
+    EsAtom *state_query;    // of the episodes                                (N x query_cells)
     EsAtomSpan *span;       // of all successors; owned                            (span_capacity)
     int32_t span_capacity;
     int is_listed; // spans are those of the present states

@@ -57,13 +57,35 @@ static void enter_state(EsProofEnv *env, int32_t index, const EsAtom *atoms, int
 
 // --- episodes ---
 
-// The side that an environment's next corruption replaces.
-static EsCorruptSide choose_side(const EsProofEnvSettings *settings, int32_t n_before) {
-    const int *is_corrupting = settings->is_corrupting;
-    if (is_corrupting[ES_CORRUPT_HEAD] && is_corrupting[ES_CORRUPT_TAIL]) {
-        return n_before % 2 == 0 ? ES_CORRUPT_HEAD : ES_CORRUPT_TAIL;
+// The place that an environment's next corruption of a query replaces: those of the sides wanted,
+// in turn. -1 when the query has none.
+static int choose_place(const EsProofEnv *env, const EsAtom *query, int32_t n_before) {
+    int places[ES_KG_MAX_ARITY], n_places = 0;
+    for (int place = 0; place < env->graph->arities[query->predicate]; place++) {
+        if (env->settings.is_corrupting[es_corrupt_side(place)]) {
+            places[n_places++] = place;
+        }
     }
-    return is_corrupting[ES_CORRUPT_HEAD] ? ES_CORRUPT_HEAD : ES_CORRUPT_TAIL;
+    return n_places > 0 ? places[n_before % n_places] : -1;
+}
+
+// Makes an atom the query of an environment's episode.
+static void set_query(EsProofEnv *env, int32_t index, const EsAtom *query) {
+    int cells = env->graph->query_cells;
+    EsAtom *to = env->state_query + (size_t)index * (size_t)cells;
+    env->episodes[index].query = to[0] = query[0];
+    if (cells == 2) {
+        env->query_rest[index] = to[1] = query[1];
+    }
+}
+
+// Puts the two cells of a loaded query together again.
+static void restore_query(EsProofEnv *env, int32_t index) {
+    EsWideAtom query = {{env->episodes[index].query}};
+    if (env->query_rest != NULL) {
+        query.cells[1] = env->query_rest[index];
+    }
+    set_query(env, index, query.cells);
 }
 
 static void begin_episode(EsProofEnv *env, int32_t index, uint32_t episode,
@@ -73,15 +95,20 @@ static void begin_episode(EsProofEnv *env, int32_t index, uint32_t episode,
     EsEpisodePlan plan = es_episode_plan(settings->order, settings->n_negatives,
                                          settings->n_queries, settings->seed, number, episode);
     EsProofEpisode *at = &env->episodes[index];
-    *at = (EsProofEpisode){.query = env->queries[plan.query], .episode = episode, .label = 1};
+    size_t cells = (size_t)env->graph->query_cells;
+    EsWideAtom query = {0};
+    memcpy(query.cells, env->queries + (size_t)plan.query * cells, cells * sizeof(EsAtom));
+    *at = (EsProofEpisode){.episode = episode, .label = 1};
     if (plan.is_negative) {
         EsCorruptionSettings corruption = {settings->seed, settings->uses_domains};
-        EsCorruptSide side = choose_side(settings, plan.n_before);
+        int place = choose_place(env, query.cells, plan.n_before);
         uint64_t draw = (uint64_t)number << 32 | episode;
-        at->label = !es_corruption_draw(env->known, &corruption, at->query, side, draw, &at->query);
+        at->label = place < 0 || !es_corruption_draw(env->known, &corruption, query.cells, place,
+                                                     draw, query.cells);
         counters->n_not_corrupted += at->label;
     }
-    enter_state(env, index, &at->query, 1);
+    set_query(env, index, query.cells);
+    enter_state(env, index, query.cells, es_kg_cells(env->graph, query.cells[0].predicate));
 }
 
 // A block's part of the arrays of bytes in EsProofResult. Neighbouring blocks share cache lines of
@@ -114,7 +141,9 @@ static void take_action(EsProofEnv *env, int32_t index, BlockFlags *flags,
     int is_done = outcome != ES_PROOF_OPEN || is_truncated;
     copy_atoms(reached, next.atoms, next.count);
     result->reached[index] = (EsAtomSpan){reached, next.count};
-    result->query[index] = at->query;
+    size_t cells = (size_t)env->graph->query_cells;
+    memcpy(result->query + (size_t)index * cells, es_proof_env_query(env, index),
+           cells * sizeof *result->query);
     result->depth[index] = at->depth;
     result->reward[index] = 0.0f;
     flags->label[i] = (unsigned char)at->label;
@@ -172,8 +201,9 @@ static void expand_state(const EsProofEnv *env, int32_t index, EsSuccessors *out
                               .hash = env->visited_hash + first,
                               .count = at->n_visited,
                               .stride = env->settings.max_atoms};
-    es_proof_expand(env->graph, &env->listing, &at->query, es_proof_env_goals(env, index),
-                    at->n_atoms, env->max_visited > 0 ? &visited : NULL, out);
+    es_proof_expand(env->graph, &env->listing, es_proof_env_query(env, index),
+                    es_proof_env_goals(env, index), at->n_atoms,
+                    env->max_visited > 0 ? &visited : NULL, out);
     counters->n_overlong += out->n_overlong;
     counters->n_overflow += out->n_overflow;
 }
@@ -222,11 +252,13 @@ static void step_block(void *context, int64_t piece, int worker) {
     int32_t begin = (int32_t)piece * ES_PROOF_BLOCK;
     int32_t end = ES_MIN(begin + ES_PROOF_BLOCK, env->settings.n_envs);
     int skips = env->settings.skips_unary && job->kind != STEP_RESTORE;
-    for (int32_t index = begin; index < end && job->kind != STEP_RESTORE; index++) {
+    for (int32_t index = begin; index < end; index++) {
         if (job->kind == STEP_TAKE) {
             take_action(env, index, &flags, &counters);
-        } else {
+        } else if (job->kind == STEP_BEGIN) {
             begin_episode(env, index, 0, &counters);
+        } else {
+            restore_query(env, index);
         }
     }
     if (job->kind == STEP_TAKE) {
@@ -288,7 +320,6 @@ static void list_block(void *context, int64_t piece, int worker) {
     for (int32_t index = begin; index < end; index++) {
         env->state_span[index] =
             (EsAtomSpan){es_proof_env_goals(env, index), env->episodes[index].n_atoms};
-        env->state_query[index] = env->episodes[index].query;
     }
 }
 
@@ -421,6 +452,10 @@ int64_t es_proof_env_pad(EsProofEnv *env, int32_t max_states, int32_t *sub_index
 EsProofEpisode es_proof_env_episode(const EsProofEnv *env, int32_t index) {
     ES_ASSERT(index >= 0 && index < env->settings.n_envs);
     return env->episodes[index];
+}
+
+const EsAtom *es_proof_env_query(const EsProofEnv *env, int32_t index) {
+    return env->state_query + (size_t)index * (size_t)env->graph->query_cells;
 }
 
 EsProofEnvCounters es_proof_env_counters(const EsProofEnv *env) {

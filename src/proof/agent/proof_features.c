@@ -11,17 +11,17 @@
 #define LOOKAHEAD 2
 // body atoms that count as 1
 #define LONG_BODY 3
-// pairs per fact of its head from which on a rule's confidence, below 1 / 50, is taken for 0
-#define MANY_PAIRS 50
+// atoms per fact of its head from which on a rule's confidence, below 1 / 50, is taken for 0
+#define MANY_ATOMS 50
 
 // Of a predicate; shares and squashed counts, all from 0 to 1.
 typedef enum PredicateFeature {
     P_FACTS,       // share of all facts
     P_PER_A,       // facts per distinct first argument
-    P_PER_B,       // facts per distinct second argument
+    P_PER_B,       // facts per distinct other argument
     P_A_CONSTANTS, // share of constants that are a first argument
-    P_B_CONSTANTS, // share of constants that are a second argument
-    P_MIRRORED,    // share of facts p(x,y) with a fact p(y,x)
+    P_B_CONSTANTS, // share of constants that are another argument
+    P_MIRRORED,    // share of facts p(x,y,...) with a fact p(y,x,...)
     P_RULES,       // rules that it heads
     P_RECURSIVE,   // share of them with itself in the body
     P_SHORT,       // share of them with one body atom
@@ -33,9 +33,9 @@ typedef enum PredicateFeature {
 } PredicateFeature;
 
 typedef enum GoalFeature {
-    G_A_CONSTANT,
+    G_A_CONSTANT, // the first argument; G_B_ are the others
     G_B_CONSTANT,
-    G_TWICE,    // both arguments are one variable
+    G_TWICE,    // two arguments are one variable
     G_A_SHARED, // goals that share a variable in the first place
     G_B_SHARED,
     G_MATCHES, // facts
@@ -94,19 +94,56 @@ static float share_of(double part, double whole) {
 
 // --- goals ---
 
+// Returns whether a goal without one variable in two places matches the hidden fact.
+static int32_t matches_hidden(const EsKnowledgeGraph *graph, const EsAtom *goal,
+                              const EsAtom *hidden) {
+    if (hidden->predicate != goal->predicate) {
+        return 0;
+    }
+    for (int place = 0; place < graph->arities[goal->predicate]; place++) {
+        int32_t term = es_atom_term(goal, place);
+        if (term <= graph->n_constants && term != es_atom_term(hidden, place)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+// The same count for a goal of three or four arguments; one variable in two places counts as two.
+static int32_t count_wide_matches(const EsKnowledgeGraph *graph, const EsAtom *goal) {
+    EsWideSpan span = es_kg_wide_facts(graph, goal);
+    int n_constants = 0;
+    int32_t n = 0;
+    for (int place = 0; place < graph->arities[goal->predicate]; place++) {
+        n_constants += es_atom_term(goal, place) <= graph->n_constants;
+    }
+    if (n_constants <= 1) {
+        return span.end - span.begin;
+    }
+    for (int32_t i = span.begin; i < span.end; i++) {
+        n += matches_hidden(graph, goal, graph->wide.atoms + 2 * (size_t)span.order[i]);
+    }
+    return n;
+}
+
 // Facts but for the hidden one that a goal's constants leave.
-static int32_t count_matches(const EsKnowledgeGraph *graph, EsAtom goal, EsAtom hidden) {
-    int is_a_free = goal.a > graph->n_constants, is_b_free = goal.b > graph->n_constants;
-    int32_t is_hidden = hidden.predicate == goal.predicate && (is_a_free || hidden.a == goal.a) &&
-                        (is_b_free || hidden.b == goal.b);
-    if (is_a_free && is_b_free) {
-        return es_kg_facts_of(graph, goal.predicate).count - is_hidden;
+static int32_t count_matches(const EsKnowledgeGraph *graph, const EsAtom *goal,
+                             const EsAtom *hidden) {
+    int32_t is_hidden = matches_hidden(graph, goal, hidden);
+    if (es_kg_cells(graph, goal->predicate) == 2) {
+        return (es_proof_is_ground(graph, goal) ? es_kg_is_fact(graph, goal)
+                                                : count_wide_matches(graph, goal)) -
+               is_hidden;
+    }
+    int is_a_free = goal->a > graph->n_constants, is_b_free = goal->b > graph->n_constants;
+    if (is_a_free && (is_b_free || graph->arities[goal->predicate] == 1)) {
+        return es_kg_facts_of(graph, goal->predicate).count - is_hidden;
     }
     if (is_b_free) {
-        return es_kg_facts_with_a(graph, goal.predicate, goal.a).count - is_hidden;
+        return es_kg_facts_with_a(graph, goal->predicate, goal->a).count - is_hidden;
     }
-    return (is_a_free ? es_kg_facts_with_b(graph, goal.predicate, goal.b).count
-                      : es_kg_has_fact(graph, goal)) -
+    return (is_a_free ? es_kg_facts_with_b(graph, goal->predicate, goal->b).count
+                      : es_kg_has_fact(graph, *goal)) -
            is_hidden;
 }
 
@@ -116,40 +153,52 @@ static int32_t term_of(const EsKnowledgeGraph *graph, int32_t term, const int32_
     return value == 0 ? graph->n_constants + 1 : value;
 }
 
-static int find_cost(const EsKnowledgeGraph *graph, EsAtom goal, EsAtom hidden, int n_ahead);
+// The atom of a body as a goal, whose head took `terms`.
+static EsWideAtom goal_of(const EsKnowledgeGraph *graph, const EsAtom *atom, const int32_t *terms) {
+    int32_t arguments[ES_KG_MAX_ARITY] = {0};
+    int arity = graph->arities[atom->predicate];
+    for (int place = 0; place < arity; place++) {
+        arguments[place] = term_of(graph, es_atom_term(atom, place), terms);
+    }
+    return es_wide_atom_make(atom->predicate, arguments, arity);
+}
+
+static int find_cost(const EsKnowledgeGraph *graph, const EsAtom *goal, const EsAtom *hidden,
+                     int n_ahead);
 
 // Sum of cost_{n_ahead} over the body; -1 where the head does not unify.
-static int find_body_cost(const EsKnowledgeGraph *graph, const EsHornRule *rule, EsAtom goal,
-                          EsAtom hidden, int n_ahead) {
+static int find_body_cost(const EsKnowledgeGraph *graph, const EsHornRule *rule, const EsAtom *goal,
+                          const EsAtom *hidden, int n_ahead) {
     int32_t terms[ES_HORN_MAX_VARIABLES];
     EsGoalBinding binding;
-    if (!es_proof_unify_head(graph, rule, &goal, terms, &binding)) {
+    if (!es_proof_unify_head(graph, rule, goal, terms, &binding)) {
         return -1;
     }
     int cost = 0;
-    for (int i = 0; i < rule->n_body && cost < ES_PROOF_MAX_COST; i++) {
-        EsAtom atom = {rule->body[i].predicate, term_of(graph, rule->body[i].a, terms),
-                       term_of(graph, rule->body[i].b, terms)};
-        cost += find_cost(graph, atom, hidden, n_ahead);
+    for (int i = 0; i < rule->n_body && cost < ES_PROOF_MAX_COST;
+         i += es_kg_cells(graph, rule->body[i].predicate)) {
+        EsWideAtom atom = goal_of(graph, &rule->body[i], terms);
+        cost += find_cost(graph, atom.cells, hidden, n_ahead);
     }
     return cost;
 }
 
 // A test costs nothing unless it is known to fail.
-static int find_test_cost(const EsKnowledgeGraph *graph, EsAtom goal) {
-    int is_open = goal.a > graph->n_constants || goal.b > graph->n_constants;
-    return is_open || es_kg_test_holds(graph, &goal) ? 0 : ES_PROOF_MAX_COST;
+static int find_test_cost(const EsKnowledgeGraph *graph, const EsAtom *goal) {
+    int is_open = !es_proof_is_ground(graph, goal);
+    return is_open || es_kg_test_holds(graph, goal) ? 0 : ES_PROOF_MAX_COST;
 }
 
-static int find_cost(const EsKnowledgeGraph *graph, EsAtom goal, EsAtom hidden, int n_ahead) {
-    if (es_kg_is_test(graph, goal.predicate)) {
+static int find_cost(const EsKnowledgeGraph *graph, const EsAtom *goal, const EsAtom *hidden,
+                     int n_ahead) {
+    if (es_kg_is_test(graph, goal->predicate)) {
         return find_test_cost(graph, goal);
     }
     if (count_matches(graph, goal, hidden) > 0) {
         return 0;
     }
     int32_t n_rules;
-    const EsHornRule *rules = es_kg_rules_of(graph, goal.predicate, &n_rules);
+    const EsHornRule *rules = es_kg_rules_of(graph, goal->predicate, &n_rules);
     int least = n_ahead == 0 && n_rules > 0 ? 0 : ES_PROOF_MAX_COST;
     for (int32_t r = 0; r < n_rules && n_ahead > 0 && least > 0; r++) {
         int cost = find_body_cost(graph, &rules[r], goal, hidden, n_ahead - 1);
@@ -158,8 +207,8 @@ static int find_cost(const EsKnowledgeGraph *graph, EsAtom goal, EsAtom hidden, 
     return ES_MIN(1 + least, ES_PROOF_MAX_COST);
 }
 
-int es_proof_features_cost(const EsProofFeatures *features, EsAtom goal, EsAtom hidden,
-                           int n_rules) {
+int es_proof_features_cost(const EsProofFeatures *features, const EsAtom *goal,
+                           const EsAtom *hidden, int n_rules) {
     return find_cost(features->graph, goal, hidden, n_rules);
 }
 
@@ -167,20 +216,26 @@ float es_proof_features_confidence(const EsProofFeatures *features, int32_t rule
     return features->confidence[rule];
 }
 
-// Counts the goals other than `i` with this variable.
+static int has_term(const EsKnowledgeGraph *graph, const EsAtom *atom, int32_t term) {
+    return atom->a == term || atom->b == term ||
+           (es_kg_cells(graph, atom->predicate) == 2 && (atom[1].a == term || atom[1].b == term));
+}
+
+// Counts the goals other than the one at cell `i` with this variable.
 static int count_sharing(const EsKnowledgeGraph *graph, EsAtomSpan state, int32_t i, int32_t term) {
     int n = 0;
-    for (int32_t k = 0; k < state.count && term > graph->n_constants; k++) {
-        n += k != i && (state.atoms[k].a == term || state.atoms[k].b == term);
+    for (int32_t k = 0; k < state.count && term > graph->n_constants;
+         k += es_kg_cells(graph, state.atoms[k].predicate)) {
+        n += k != i && has_term(graph, &state.atoms[k], term);
     }
     return n;
 }
 
-static void describe_rules(const EsProofFeatures *features, EsAtom goal, EsAtom hidden,
-                           float *row) {
+static void describe_rules(const EsProofFeatures *features, const EsAtom *goal,
+                           const EsAtom *hidden, float *row) {
     const EsKnowledgeGraph *graph = features->graph;
     int32_t n_rules, n_near = 0;
-    const EsHornRule *rules = es_kg_rules_of(graph, goal.predicate, &n_rules);
+    const EsHornRule *rules = es_kg_rules_of(graph, goal->predicate, &n_rules);
     float wrong = 1.0f;
     for (int32_t r = 0; r < n_rules; r++) {
         if (find_body_cost(graph, &rules[r], goal, hidden, 0) == 0) {
@@ -198,58 +253,79 @@ static void describe_rules(const EsProofFeatures *features, EsAtom goal, EsAtom 
 }
 
 // Facts of any predicate with a constant, but for the hidden one.
-static float describe_degree(const EsProofFeatures *features, int32_t constant, EsAtom hidden) {
-    return squash(features->degree[constant] - (hidden.a == constant) - (hidden.b == constant));
+static float describe_degree(const EsProofFeatures *features, int32_t constant,
+                             const EsAtom *hidden) {
+    const EsKnowledgeGraph *graph = features->graph;
+    int32_t n_hidden = 0;
+    int n_places = hidden->predicate > 0 ? graph->arities[hidden->predicate] : 0;
+    for (int place = 0; place < n_places; place++) {
+        n_hidden += es_atom_term(hidden, place) == constant;
+    }
+    return squash(features->degree[constant] - n_hidden);
 }
 
-static void describe_terms(const EsProofFeatures *features, EsAtomSpan state, EsAtom hidden,
+// Facts of a goal's predicate with its term in one place.
+static float describe_place(const EsKnowledgeGraph *graph, const EsAtom *goal, const EsAtom *hidden,
+                            int place) {
+    int32_t arguments[ES_KG_MAX_ARITY];
+    int arity = graph->arities[goal->predicate];
+    for (int i = 0; i < arity; i++) {
+        arguments[i] = i == place ? es_atom_term(goal, i) : graph->n_constants + 1;
+    }
+    EsWideAtom open = es_wide_atom_make(goal->predicate, arguments, arity);
+    return squash(count_matches(graph, open.cells, hidden));
+}
+
+static void describe_terms(const EsProofFeatures *features, EsAtomSpan state, const EsAtom *hidden,
                            int32_t i, float *row) {
     const EsKnowledgeGraph *graph = features->graph;
-    EsAtom goal = state.atoms[i];
-    row[G_TWICE] = goal.a == goal.b && goal.a > graph->n_constants;
-    row[G_A_SHARED] = 0.5f * (float)count_sharing(graph, state, i, goal.a);
-    row[G_B_SHARED] = 0.5f * (float)count_sharing(graph, state, i, goal.b);
-    if (goal.a <= graph->n_constants) {
-        row[G_A_CONSTANT] = 1.0f;
-        EsAtom open = {goal.predicate, goal.a, graph->n_constants + 1};
-        row[G_A_FACTS] = squash(count_matches(graph, open, hidden));
-        row[G_A_DEGREE] = describe_degree(features, goal.a, hidden);
-    }
-    if (goal.b <= graph->n_constants) {
-        row[G_B_CONSTANT] = 1.0f;
-        EsAtom open = {goal.predicate, graph->n_constants + 1, goal.b};
-        row[G_B_FACTS] = squash(count_matches(graph, open, hidden));
-        row[G_B_DEGREE] = describe_degree(features, goal.b, hidden);
+    const EsAtom *goal = &state.atoms[i];
+    int arity = graph->arities[goal->predicate];
+    float share = 1.0f / (float)ES_MAX(arity - 1, 1); // of one of the others
+    for (int place = 0; place < arity; place++) {
+        int32_t term = es_atom_term(goal, place);
+        int side = place > 0; // features of the first argument stand before those of the others
+        float part = side ? share : 1.0f;
+        row[G_A_SHARED + side] += 0.5f * (float)count_sharing(graph, state, i, term) * part;
+        if (term <= graph->n_constants) {
+            row[G_A_CONSTANT + side] += part;
+            row[G_A_FACTS + side] += describe_place(graph, goal, hidden, place) * part;
+            row[G_A_DEGREE + side] += describe_degree(features, term, hidden) * part;
+        }
+        for (int k = 0; k < place && term > graph->n_constants; k++) {
+            row[G_TWICE] = es_atom_term(goal, k) == term ? 1.0f : row[G_TWICE];
+        }
     }
 }
 
-static void describe_goal(const EsProofFeatures *features, EsAtomSpan state, EsAtom hidden,
+static void describe_goal(const EsProofFeatures *features, EsAtomSpan state, const EsAtom *hidden,
                           int32_t i, float *row) {
     const EsKnowledgeGraph *graph = features->graph;
-    EsAtom goal = state.atoms[i];
+    const EsAtom *goal = &state.atoms[i];
     int32_t n_matches = count_matches(graph, goal, hidden);
     memset(row, 0, sizeof *row * ES_PROOF_GOAL_FEATURES);
     describe_terms(features, state, hidden, i, row);
     row[G_MATCHES] = squash(n_matches);
-    row[G_NO_MATCH] = n_matches == 0 && !es_kg_is_test(graph, goal.predicate);
-    for (int32_t k = 0; k < state.count; k++) {
-        row[G_REPEATED] += k != i && state.atoms[k].predicate == goal.predicate ? 0.5f : 0.0f;
+    row[G_NO_MATCH] = n_matches == 0 && !es_kg_is_test(graph, goal->predicate);
+    for (int32_t k = 0; k < state.count; k += es_kg_cells(graph, state.atoms[k].predicate)) {
+        row[G_REPEATED] += k != i && state.atoms[k].predicate == goal->predicate ? 0.5f : 0.0f;
     }
     row[G_COST_1] = (float)find_cost(graph, goal, hidden, 1) / ES_PROOF_MAX_COST;
     row[G_COST_2] = (float)find_cost(graph, goal, hidden, LOOKAHEAD) / ES_PROOF_MAX_COST;
     describe_rules(features, goal, hidden, row);
     memcpy(row + G_PREDICATE,
-           features->predicates + (size_t)goal.predicate * ES_PROOF_PREDICATE_FEATURES,
+           features->predicates + (size_t)goal->predicate * ES_PROOF_PREDICATE_FEATURES,
            sizeof *row * ES_PROOF_PREDICATE_FEATURES);
 }
 
 // --- states ---
 
 // Adds a goal to the features of the whole state.
-static void add_goal(const EsKnowledgeGraph *graph, EsAtom goal, const float *row, float *whole) {
+static void add_goal(const EsKnowledgeGraph *graph, const EsAtom *goal, const float *row,
+                     float *whole) {
     const float share = 1.0f / 6.0f; // of the usual limit on goals
     whole[W_GOALS] += share;
-    whole[W_GROUND] += goal.a <= graph->n_constants && goal.b <= graph->n_constants ? share : 0.0f;
+    whole[W_GROUND] += es_proof_is_ground(graph, goal) ? share : 0.0f;
     whole[W_NO_MATCH] += row[G_NO_MATCH] * share;
     whole[W_SUM_1] += row[G_COST_1];
     whole[W_SUM_2] += row[G_COST_2];
@@ -258,26 +334,33 @@ static void add_goal(const EsKnowledgeGraph *graph, EsAtom goal, const float *ro
     whole[W_HOPELESS] += row[G_HOPELESS];
     whole[W_CHANCE] *= row[G_NO_MATCH] > 0 ? row[G_NOISY_OR] : 1.0f;
     // canonical numbering: the highest variable is their number
-    int32_t n_variables = ES_MAX(goal.a, goal.b) - graph->n_constants;
-    whole[W_VARIABLES] = ES_MAX(whole[W_VARIABLES], (float)n_variables * share);
+    for (int place = 0; place < graph->arities[goal->predicate]; place++) {
+        int32_t n_variables = es_atom_term(goal, place) - graph->n_constants;
+        whole[W_VARIABLES] = ES_MAX(whole[W_VARIABLES], (float)n_variables * share);
+    }
 }
 
-void es_proof_features_describe(const EsProofFeatures *features, EsAtomSpan state, EsAtom hidden,
-                                EsGoalSelection selection, float *row) {
+void es_proof_features_describe(const EsProofFeatures *features, EsAtomSpan state,
+                                const EsAtom *hidden, EsGoalSelection selection, float *row) {
     const EsKnowledgeGraph *graph = features->graph;
     float *mean = row + ES_PROOF_GOAL_FEATURES, *whole = mean + ES_PROOF_GOAL_FEATURES;
-    float goal[ES_PROOF_GOAL_FEATURES], share = 1.0f / (float)state.count;
+    float goal[ES_PROOF_GOAL_FEATURES];
+    int32_t n_goals = 0;
     memset(row, 0, sizeof *row * ES_PROOF_FEATURES);
     int32_t special = state.atoms[0].predicate - graph->n_predicates;
     if (special > 0) {
         whole[W_TRUE + special - ES_PROOF_PROVED] = 1.0f;
         return;
     }
+    for (int32_t i = 0; i < state.count; i += es_kg_cells(graph, state.atoms[i].predicate)) {
+        n_goals++;
+    }
+    float share = 1.0f / (float)n_goals;
     whole[W_CHANCE] = 1.0f;
     int32_t selected = es_proof_select(graph, state.atoms, state.count, selection);
-    for (int32_t i = 0; i < state.count; i++) {
+    for (int32_t i = 0; i < state.count; i += es_kg_cells(graph, state.atoms[i].predicate)) {
         describe_goal(features, state, hidden, i, goal);
-        add_goal(graph, state.atoms[i], goal, whole);
+        add_goal(graph, &state.atoms[i], goal, whole);
         for (int e = 0; e < ES_PROOF_GOAL_FEATURES; e++) {
             mean[e] += goal[e] * share;
         }
@@ -289,22 +372,55 @@ void es_proof_features_describe(const EsProofFeatures *features, EsAtomSpan stat
 
 // --- the graph ---
 
-static void describe_facts(const EsKnowledgeGraph *graph, int32_t predicate, float *row) {
-    EsAtomSpan facts = es_kg_facts_of(graph, predicate);
-    int32_t n_a = 0, n_b = 0, n_mirrored = 0;
-    for (int32_t i = 0; i < facts.count; i++) {
-        EsAtom fact = facts.atoms[i], mirror = {predicate, fact.b, fact.a};
-        n_a += i == 0 || fact.a != facts.atoms[i - 1].a;
-        n_mirrored += es_kg_has_fact(graph, mirror);
-        // the first fact with this second argument stands for all of them
-        n_b += es_kg_facts_with_b(graph, predicate, fact.b).atoms[0].a == fact.a;
+// Fact i of a predicate, in the order of all its arguments.
+static const EsAtom *fact_at(const EsKnowledgeGraph *graph, int32_t predicate, int32_t i) {
+    if (es_kg_cells(graph, predicate) == 2) {
+        return graph->wide.atoms + 2 * ((size_t)graph->wide.start[predicate] + (size_t)i);
     }
-    row[P_FACTS] = share_of(facts.count, graph->n_facts);
-    row[P_PER_A] = squash((double)share_of(facts.count, n_a));
-    row[P_PER_B] = squash((double)share_of(facts.count, n_b));
-    row[P_A_CONSTANTS] = share_of(n_a, graph->n_constants);
-    row[P_B_CONSTANTS] = share_of(n_b, graph->n_constants);
-    row[P_MIRRORED] = share_of(n_mirrored, facts.count);
+    return graph->facts + graph->fact_start[predicate] + i;
+}
+
+// The term of fact i of a predicate in a place, by which the facts are sorted here.
+static int32_t sorted_term(const EsKnowledgeGraph *graph, int32_t predicate, int place, int32_t i) {
+    if (es_kg_cells(graph, predicate) == 2) {
+        int32_t fact = graph->wide.order[place][graph->wide.start[predicate] + i];
+        return es_atom_term(graph->wide.atoms + 2 * (size_t)fact, place);
+    }
+    const EsAtom *facts = place == 0 ? graph->facts : graph->facts_by_b;
+    return es_atom_term(facts + graph->fact_start[predicate] + i, place);
+}
+
+static int32_t count_distinct(const EsKnowledgeGraph *graph, int32_t predicate, int place) {
+    int32_t n_facts = es_kg_count_facts_of(graph, predicate), n = 0, last = 0;
+    for (int32_t i = 0; i < n_facts; i++) {
+        int32_t term = sorted_term(graph, predicate, place, i);
+        n += term != last;
+        last = term;
+    }
+    return n;
+}
+
+static void describe_facts(const EsKnowledgeGraph *graph, int32_t predicate, float *row) {
+    int arity = graph->arities[predicate];
+    int32_t n_facts = es_kg_count_facts_of(graph, predicate), n_mirrored = 0;
+    float share = 1.0f / (float)ES_MAX(arity - 1, 1); // of one of the arguments behind the first
+    for (int32_t i = 0; i < n_facts && arity >= 2; i++) {
+        const EsAtom *fact = fact_at(graph, predicate, i);
+        EsWideAtom mirror = {{{predicate, fact->b, fact->a}}};
+        if (arity > 2) {
+            mirror.cells[1] = fact[1];
+        }
+        n_mirrored += es_kg_is_fact(graph, mirror.cells);
+    }
+    row[P_FACTS] = share_of(n_facts, es_kg_count_facts(graph));
+    for (int place = 0; place < arity; place++) {
+        int32_t n_terms = count_distinct(graph, predicate, place);
+        int side = place > 0; // features of the first argument stand before those of the others
+        float part = side ? share : 1.0f;
+        row[P_PER_A + side] += squash((double)share_of(n_facts, n_terms)) * part;
+        row[P_A_CONSTANTS + side] += share_of(n_terms, graph->n_constants) * part;
+    }
+    row[P_MIRRORED] = share_of(n_mirrored, n_facts);
 }
 
 static void describe_heads(const EsProofFeatures *features, int32_t predicate, float *row) {
@@ -314,7 +430,7 @@ static void describe_heads(const EsProofFeatures *features, int32_t predicate, f
     const EsHornRule *rules = es_kg_rules_of(graph, predicate, &n_rules);
     for (int32_t r = 0; r < n_rules; r++) {
         int is_recursive = 0, n_atoms = 0;
-        for (int i = 0; i < rules[r].n_body; i++) {
+        for (int i = 0; i < rules[r].n_body; i += es_kg_cells(graph, rules[r].body[i].predicate)) {
             is_recursive |= rules[r].body[i].predicate == predicate;
             n_atoms += !es_kg_is_test(graph, rules[r].body[i].predicate);
         }
@@ -332,56 +448,71 @@ static void describe_heads(const EsProofFeatures *features, int32_t predicate, f
 
 // --- confidences ---
 
-static EsStatus add_facts(const EsKnowledgeGraph *graph, const EsHornRule *rule,
-                          EsDatalog *datalog) {
-    for (int i = 0; i < rule->n_body; i++) {
-        int32_t predicate = rule->body[i].predicate, stride = sizeof(EsAtom) / sizeof(int32_t);
-        EsAtomSpan facts = es_kg_facts_of(graph, predicate);
-        if (facts.count > 0) {
-            ES_TRY(es_datalog_add_facts(datalog, predicate, &facts.atoms[0].a, stride, facts.count,
-                                        NULL));
+// The body of a rule as literals, *n_body of them. *n_facts are the facts that it reads, each once,
+// which `datalog` receives unless it is NULL.
+static EsStatus read_body(const EsKnowledgeGraph *graph, const EsHornRule *rule, EsLiteral *body,
+                          int *n_body, int64_t *n_facts, EsDatalog *datalog) {
+    *n_body = 0;
+    *n_facts = 0;
+    for (int i = 0; i < rule->n_body; i += es_kg_cells(graph, rule->body[i].predicate)) {
+        EsLiteral literal = es_closure_literal(graph, &rule->body[i]);
+        int is_new = literal.kind == ES_LITERAL_ATOM || literal.kind == ES_LITERAL_NOT;
+        for (int k = 0; k < *n_body; k++) {
+            is_new &= body[k].relation != literal.relation;
+        }
+        body[(*n_body)++] = literal;
+        if (is_new) {
+            *n_facts += es_kg_count_facts_of(graph, literal.relation);
+        }
+        if (is_new && datalog != NULL) {
+            ES_TRY(es_closure_add_facts(graph, literal.relation, NULL, datalog));
         }
     }
     return ES_STATUS_OK;
 }
 
-// The pairs that one rule gives over the facts, in a relation of their own behind all predicates.
-static EsStatus count_pairs(const EsKnowledgeGraph *graph, const EsHornRule *rule,
+// The atoms that one rule gives over the facts, in a relation of their own behind all predicates.
+static EsStatus count_given(const EsKnowledgeGraph *graph, const EsHornRule *rule,
                             EsDatalog *datalog, float *confidence) {
     int32_t predicate = rule->head.predicate, given = graph->n_predicates + 1, n_right = 0;
-    ES_TRY(add_facts(graph, rule, datalog));
+    EsLiteral body[ES_HORN_MAX_BODY];
+    int64_t n_facts;
+    int n_body;
+    ES_TRY(read_body(graph, rule, body, &n_body, &n_facts, datalog));
     ES_TRY(es_datalog_run(datalog, NULL));
-    int32_t n_pairs = es_datalog_count(datalog, given);
-    for (int32_t i = 0; i < n_pairs; i++) {
-        const int32_t *terms = es_datalog_tuple(datalog, given, i);
-        n_right += es_kg_has_fact(graph, (EsAtom){predicate, terms[0], terms[1]});
+    int32_t n_given = es_datalog_count(datalog, given);
+    for (int32_t i = 0; i < n_given; i++) {
+        EsWideAtom atom = es_wide_atom_make(predicate, es_datalog_tuple(datalog, given, i),
+                                            graph->arities[predicate]);
+        n_right += es_kg_is_fact(graph, atom.cells);
     }
     *confidence = es_datalog_is_complete(datalog)
-                      ? (float)((double)n_right / ((double)n_pairs + ES_PROOF_SMOOTHING))
+                      ? (float)((double)n_right / ((double)n_given + ES_PROOF_SMOOTHING))
                       : 0.0f;
     return ES_STATUS_OK;
 }
 
 static EsStatus find_confidence(const EsKnowledgeGraph *graph, const EsHornRule *rule,
-                                const int32_t *arities, float *confidence) {
+                                int32_t *arities, float *confidence) {
     EsLiteral body[ES_HORN_MAX_BODY];
-    int64_t limit = MANY_PAIRS * (1 + (int64_t)es_kg_facts_of(graph, rule->head.predicate).count);
-    for (int i = 0; i < rule->n_body; i++) {
-        body[i] = es_closure_literal(graph, &rule->body[i]);
-        limit += es_kg_facts_of(graph, rule->body[i].predicate).count;
-    }
-    EsDatalogRule alone = {es_closure_literal(graph, &rule->head), body, rule->n_body};
+    int64_t n_facts;
+    int n_body;
+    ES_TRY(read_body(graph, rule, body, &n_body, &n_facts, NULL));
+    EsDatalogRule alone = {es_closure_literal(graph, &rule->head), body, n_body};
     alone.head.relation = graph->n_predicates + 1;
+    arities[alone.head.relation] = graph->arities[rule->head.predicate];
     EsDatalogProgram program = {.n_relations = graph->n_predicates + 2,
                                 .n_constants = graph->n_constants,
                                 .n_rules = 1,
                                 .arities = arities,
                                 .rules = &alone,
                                 .values = graph->values};
-    EsDatalogSettings settings = {.limit = limit};
+    EsDatalogSettings settings = {
+        .limit = MANY_ATOMS * (1 + (int64_t)es_kg_count_facts_of(graph, rule->head.predicate)) +
+                 n_facts};
     EsDatalog *datalog;
     ES_TRY(es_datalog_create(&program, &settings, &datalog));
-    EsStatus status = count_pairs(graph, rule, datalog, confidence);
+    EsStatus status = count_given(graph, rule, datalog, confidence);
     es_datalog_destroy(datalog);
     return status;
 }
@@ -391,8 +522,8 @@ static EsStatus find_confidences(EsProofFeatures *features) {
     int32_t n_relations = graph->n_predicates + 2, *arities;
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate((size_t)n_relations * sizeof *arities, (void **)&arities));
-    for (int32_t p = 0; p < n_relations; p++) {
-        arities[p] = 2;
+    for (int32_t p = 1; p <= graph->n_predicates; p++) {
+        arities[p] = graph->arities[p];
     }
     for (int32_t r = 0; r < graph->n_rules && status == ES_STATUS_OK; r++) {
         status = find_confidence(graph, &graph->rules[r], arities, &features->confidence[r]);
@@ -405,23 +536,24 @@ static EsStatus find_confidences(EsProofFeatures *features) {
 
 // Share of a predicate's facts that have a rule whose body atoms match facts.
 static float find_proved_share(const EsKnowledgeGraph *graph, int32_t predicate) {
-    EsAtomSpan facts = es_kg_facts_of(graph, predicate);
-    int32_t n_rules, n_near = 0;
+    int32_t n_facts = es_kg_count_facts_of(graph, predicate), n_rules, n_near = 0;
     const EsHornRule *rules = es_kg_rules_of(graph, predicate, &n_rules);
-    for (int32_t i = 0; i < facts.count; i++) {
+    for (int32_t i = 0; i < n_facts; i++) {
+        const EsAtom *fact = fact_at(graph, predicate, i);
         int is_near = 0;
         for (int32_t r = 0; r < n_rules && !is_near; r++) {
-            is_near = find_body_cost(graph, &rules[r], facts.atoms[i], facts.atoms[i], 0) == 0;
+            is_near = find_body_cost(graph, &rules[r], fact, fact, 0) == 0;
         }
         n_near += is_near;
     }
-    return share_of(n_near, facts.count);
+    return share_of(n_near, n_facts);
 }
 
 static void count_services(const EsKnowledgeGraph *graph, float *predicates) {
     for (int32_t r = 0; r < graph->n_rules; r++) {
-        for (int i = 0; i < graph->rules[r].n_body; i++) {
-            size_t p = (size_t)graph->rules[r].body[i].predicate;
+        const EsHornRule *rule = &graph->rules[r];
+        for (int i = 0; i < rule->n_body; i += es_kg_cells(graph, rule->body[i].predicate)) {
+            size_t p = (size_t)rule->body[i].predicate;
             predicates[p * ES_PROOF_PREDICATE_FEATURES + P_SERVES] +=
                 es_kg_is_test(graph, (int32_t)p) ? 0.0f : 1.0f;
         }
@@ -438,9 +570,14 @@ static void describe_graph(EsProofFeatures *features) {
         row[P_SERVES] = squash((double)row[P_SERVES]);
         row[P_PROVED] = find_proved_share(graph, p);
     }
-    for (int32_t i = 0; i < graph->n_facts; i++) {
-        features->degree[graph->facts[i].a]++;
-        features->degree[graph->facts[i].b]++;
+    for (int32_t p = 1; p <= graph->n_predicates; p++) {
+        int32_t n_facts = es_kg_count_facts_of(graph, p);
+        for (int32_t i = 0; i < n_facts; i++) {
+            const EsAtom *fact = fact_at(graph, p, i);
+            for (int place = 0; place < graph->arities[p]; place++) {
+                features->degree[es_atom_term(fact, place)]++;
+            }
+        }
     }
 }
 

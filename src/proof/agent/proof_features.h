@@ -13,9 +13,13 @@
 // Variables that body atoms share are ignored, which makes a cost a guess and cheap. All of it is
 // read from the graph; nothing is learned here.
 //
-// A rule has a confidence: of the pairs that its body gives over the facts, the share that are
-// facts, support / (pairs + ES_PROOF_SMOOTHING). A goal has the confidences of those of its rules
-// whose body atoms all match facts: the highest, and their noisy or, 1 - (1 - c1)(1 - c2)...
+// A rule has a confidence: of the atoms that its body gives over the facts, the share that are
+// facts, support / (atoms + ES_PROOF_SMOOTHING); a negation holds there of what is no fact. A goal
+// has the confidences of those of its rules whose body atoms all match facts: the highest, and
+// their noisy or, 1 - (1 - c1)(1 - c2)...
+//
+// Predicates have 0 to 4 arguments. What is said of the first argument is said of the others as the
+// mean over them, which for two arguments is the second alone; it is 0 where there are none.
 //
 // A query that is a fact is to be proved without itself, as one that is none: it does not count in
 // what a goal matches, nor in costs and degrees. Statistics of predicates and confidences of rules
@@ -27,7 +31,7 @@
 //
 //     EsProofFeatures *features; ES_TRY(es_proof_features_create(graph, &features));
 //     float row[ES_PROOF_FEATURES];
-//     es_proof_features_describe(features, state, query, ES_GOAL_CONSTRAINED, row);
+//     es_proof_features_describe(features, state, &query, ES_GOAL_CONSTRAINED, row);
 //     es_proof_features_destroy(features);
 #ifndef ES_PROOF_PROOF_FEATURES_H
 #define ES_PROOF_PROOF_FEATURES_H
@@ -54,16 +58,16 @@ void es_proof_features_destroy(EsProofFeatures *features);
 
 // Cost of one goal of a state, looking `n_rules` rules ahead (k above), where the fact `hidden`
 // does not count; no atom, {0}: all do.
-int es_proof_features_cost(const EsProofFeatures *features, EsAtom goal, EsAtom hidden,
-                           int n_rules);
+int es_proof_features_cost(const EsProofFeatures *features, const EsAtom *goal,
+                           const EsAtom *hidden, int n_rules);
 
 // Confidence of a rule of the graph.
 float es_proof_features_confidence(const EsProofFeatures *features, int32_t rule);
 
 // The features of a state, terminal ones included, to row (ES_PROOF_FEATURES); `hidden` is the
 // query where that is a fact, else no atom.
-void es_proof_features_describe(const EsProofFeatures *features, EsAtomSpan state, EsAtom hidden,
-                                EsGoalSelection selection, float *row);
+void es_proof_features_describe(const EsProofFeatures *features, EsAtomSpan state,
+                                const EsAtom *hidden, EsGoalSelection selection, float *row);
 
 ES_EXTERN_C_END
 

@@ -77,7 +77,8 @@ size_t es_proof_cache_bytes(const EsProofPolicy *policy, int64_t n_states, doubl
     }
     // value, known and wanted, waiting and list; the state and its atoms
     double rest_bytes = sizeof(float) + 2 + 2 * sizeof(int32_t) + sizeof(EsStoredGoals) +
-                        (double)sizeof(EsAtom) * (n_atoms + (policy->features != NULL));
+                        (double)sizeof(EsAtom) *
+                            (n_atoms + (policy->features != NULL ? policy->graph->query_cells : 0));
     *moving = (size_t)((double)before * row_bytes);
     return (size_t)(capacity * (row_bytes + rest_bytes)) + (size_t)n_places * sizeof(int32_t);
 }
@@ -137,24 +138,34 @@ EsStatus es_proof_cache_want(EsProofCache *cache, int32_t number, uint8_t wanted
 }
 
 // The query of state i where it is a fact, which does not count; else no atom.
-static EsAtom find_hidden(const EsProofCache *cache, const EsProofChoices *choices, int32_t i) {
+static EsWideAtom find_hidden(const EsProofCache *cache, const EsProofChoices *choices, int32_t i) {
+    const EsKnowledgeGraph *graph = cache->policy->graph;
+    size_t cells = (size_t)graph->query_cells;
+    EsWideAtom hidden = {0};
     if (cache->policy->features == NULL || choices->queries == NULL) {
-        return (EsAtom){0};
+        return hidden;
     }
-    EsAtom query = choices->queries[choices->n_queries == 1 ? 0 : i];
-    return es_kg_has_fact(cache->policy->graph, query) ? query : (EsAtom){0};
+    const EsAtom *query = choices->queries + (choices->n_queries == 1 ? 0 : (size_t)i * cells);
+    if (es_kg_is_fact(graph, query)) {
+        memcpy(hidden.cells, query,
+               (size_t)es_kg_cells(graph, query->predicate) * sizeof *hidden.cells);
+    }
+    return hidden;
 }
 
-static EsStatus take_state(EsProofCache *cache, EsAtomSpan state, EsAtom hidden, uint8_t wanted,
-                           int32_t *number) {
+static EsStatus take_state(EsProofCache *cache, EsAtomSpan state, const EsWideAtom *hidden,
+                           uint8_t wanted, int32_t *number) {
     const EsProofPolicy *policy = cache->policy;
-    EsAtom atoms[ES_PROOF_MAX_ATOMS + 1];
+    EsAtom atoms[ES_PROOF_MAX_ATOMS + ES_ATOM_MAX_CELLS];
     if (policy->features != NULL) {
         // terminal states are the same under every query
+        const EsWideAtom none = {0};
         int is_terminal = state.atoms[0].predicate > policy->graph->n_predicates;
+        int cells = policy->graph->query_cells;
         memcpy(atoms, state.atoms, (size_t)state.count * sizeof *atoms);
-        atoms[state.count] = is_terminal ? (EsAtom){0} : hidden;
-        state = (EsAtomSpan){atoms, state.count + 1};
+        memcpy(atoms + state.count, is_terminal ? none.cells : hidden->cells,
+               (size_t)cells * sizeof *atoms);
+        state = (EsAtomSpan){atoms, state.count + cells};
     }
     ES_TRY(make_room(cache, (int64_t)cache->goals.count + 1));
     ES_TRY(es_goal_table_add(&cache->goals, state.atoms, state.count,
@@ -169,12 +180,12 @@ EsStatus es_proof_cache_take(EsProofCache *cache, const EsProofChoices *choices,
     for (int32_t i = 0; i < choices->n_states; i++) {
         int has_choice = successor_number != NULL && choices->first[i + 1] - choices->first[i] > 1;
         uint8_t encoding = has_choice ? ES_PROOF_KNOWS_ENCODING : 0;
-        EsAtom hidden = find_hidden(cache, choices, i);
-        ES_TRY(take_state(cache, choices->states[i], hidden, encoding | state_value,
+        EsWideAtom hidden = find_hidden(cache, choices, i);
+        ES_TRY(take_state(cache, choices->states[i], &hidden, encoding | state_value,
                           &state_number[i]));
         for (int32_t k = choices->first[i]; successor_number != NULL && k < choices->first[i + 1];
              k++) {
-            ES_TRY(take_state(cache, choices->successors[k], hidden, encoding | successor_value,
+            ES_TRY(take_state(cache, choices->successors[k], &hidden, encoding | successor_value,
                               &successor_number[k]));
         }
     }

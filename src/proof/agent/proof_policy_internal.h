@@ -35,7 +35,8 @@ typedef struct EsProofCache {
     EsThreadPool *pool;          // borrowed; NULL: the calling thread alone
     EsProofWorker **workers;     // owned, one per thread
     int n_workers;
-    EsGoalTable goals; // states; of the encoder `structure` with the query, or no atom, behind them
+    EsGoalTable goals; // states; of the encoder `structure` with the query, or no atom, behind
+                       // them, in the graph's query_cells
     float *encoding;   // of length 1 where l2 is set                                  (capacity, D)
     float *value;      //                                                              (capacity)
     uint8_t *known;    // bits as above                                                (capacity)

@@ -185,15 +185,24 @@ void es_proof_worker_destroy(EsProofWorker *worker) {
 
 // --- embeddings ---
 
-// to[] += the embedding of an atom
-static void add_atom(const EsProofPolicy *policy, EsAtom atom, float *ES_RESTRICT to) {
+// to[] += the embedding of an atom. A second cell has no predicate of its own, and every other
+// column of its terms is negated, so that an argument counts by its place.
+static void add_atom(const EsProofPolicy *policy, const EsAtom *atom, float *ES_RESTRICT to) {
     const float *parameters = es_proof_policy_parameters(policy);
-    const float *p = parameters + es_proof_policy_predicate(policy, atom.predicate);
-    const float *h = parameters + es_proof_policy_term(policy, atom.a);
-    const float *t = parameters + es_proof_policy_term(policy, atom.b);
+    const float *p = parameters + es_proof_policy_predicate(policy, atom->predicate);
+    const float *h = parameters + es_proof_policy_term(policy, atom->a);
+    const float *t = parameters + es_proof_policy_term(policy, atom->b);
     float sign = es_proof_policy_sign(policy);
     for (int e = 0; e < policy->settings.embed; e++) {
         to[e] += p[e] + sign * h[e] - t[e];
+    }
+    if (es_kg_cells(policy->graph, atom->predicate) == 2) {
+        h = parameters + es_proof_policy_term(policy, atom[1].a);
+        t = parameters + es_proof_policy_term(policy, atom[1].b);
+        for (int e = 0; e < policy->settings.embed; e++) {
+            float more = sign * h[e] - t[e];
+            to[e] += e % 2 == 0 ? more : -more;
+        }
     }
 }
 
@@ -205,24 +214,35 @@ static void add_scaled(float *ES_RESTRICT to, const float *ES_RESTRICT from, flo
     }
 }
 
+// Atoms of a state of n_cells.
+static int32_t count_atoms(const EsKnowledgeGraph *graph, EsAtomSpan state) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < state.count; i += es_kg_cells(graph, state.atoms[i].predicate)) {
+        n++;
+    }
+    return n;
+}
+
 static void embed_state(const EsProofPolicy *policy, EsAtomSpan state, EsGoalSelection selection,
                         float *goal) {
+    const EsKnowledgeGraph *graph = policy->graph;
     int D = policy->settings.embed;
-    float *mean = goal + D, share = 1.0f / (float)state.count;
+    float *mean = goal + D;
     if (policy->features != NULL) {
-        EsAtomSpan goals = {state.atoms, state.count - 1};
-        es_proof_features_describe(policy->features, goals, state.atoms[goals.count], selection,
+        EsAtomSpan goals = {state.atoms, state.count - graph->query_cells};
+        es_proof_features_describe(policy->features, goals, state.atoms + goals.count, selection,
                                    goal);
         return;
     }
+    float share = 1.0f / (float)count_atoms(graph, state);
     memset(goal, 0, sizeof *goal * 2 * (size_t)D);
-    int32_t selected = es_proof_select(policy->graph, state.atoms, state.count, selection);
-    add_atom(policy, state.atoms[selected], goal);
-    for (int32_t i = 0; i < state.count; i++) {
+    int32_t selected = es_proof_select(graph, state.atoms, state.count, selection);
+    add_atom(policy, &state.atoms[selected], goal);
+    for (int32_t i = 0; i < state.count; i += es_kg_cells(graph, state.atoms[i].predicate)) {
         if (i == selected) {
             add_scaled(mean, goal, 1.0f, D);
         } else {
-            add_atom(policy, state.atoms[i], mean);
+            add_atom(policy, &state.atoms[i], mean);
         }
     }
     for (int e = 0; e < D; e++) {
@@ -230,31 +250,49 @@ static void embed_state(const EsProofPolicy *policy, EsAtomSpan state, EsGoalSel
     }
 }
 
-static void scatter_atom(const EsProofPolicy *policy, EsAtom atom, const float *d_atom,
-                         float factor, int64_t begin, int64_t count, float *gradient) {
-    float *p = gradient + es_proof_policy_predicate(policy, atom.predicate) + begin;
-    add_scaled(p, d_atom, factor, count);
-    if (atom.a != 0) {
-        add_scaled(gradient + es_proof_policy_term(policy, atom.a) + begin, d_atom,
-                   factor * es_proof_policy_sign(policy), count);
+// to[] += factor from[] for columns from `begin` on, those of odd number negated
+static void add_alternating(float *ES_RESTRICT to, const float *ES_RESTRICT from, float factor,
+                            int64_t begin, int64_t count) {
+    for (int64_t e = 0; e < count; e++) {
+        to[e] += (begin + e) % 2 == 0 ? factor * from[e] : -factor * from[e];
     }
-    if (atom.b != 0) {
-        add_scaled(gradient + es_proof_policy_term(policy, atom.b) + begin, d_atom, -factor, count);
+}
+
+static void scatter_atom(const EsProofPolicy *policy, const EsAtom *atom, const float *d_atom,
+                         float factor, int64_t begin, int64_t count, float *gradient) {
+    float *p = gradient + es_proof_policy_predicate(policy, atom->predicate) + begin;
+    float sign = es_proof_policy_sign(policy);
+    add_scaled(p, d_atom, factor, count);
+    if (atom->a != 0) {
+        add_scaled(gradient + es_proof_policy_term(policy, atom->a) + begin, d_atom, factor * sign,
+                   count);
+    }
+    if (atom->b != 0) {
+        add_scaled(gradient + es_proof_policy_term(policy, atom->b) + begin, d_atom, -factor,
+                   count);
+    }
+    if (es_kg_cells(policy->graph, atom->predicate) == 2) {
+        add_alternating(gradient + es_proof_policy_term(policy, atom[1].a) + begin, d_atom,
+                        factor * sign, begin, count);
+        if (atom[1].b != 0) {
+            add_alternating(gradient + es_proof_policy_term(policy, atom[1].b) + begin, d_atom,
+                            -factor, begin, count);
+        }
     }
 }
 
 void es_proof_network_scatter(const EsProofPolicy *policy, const EsProofBatch *batch,
                               const float *d_input, int64_t begin, int64_t end, float *gradient) {
+    const EsKnowledgeGraph *graph = policy->graph;
     int64_t D = policy->settings.embed, count = end - begin;
     for (int64_t n = 0; n < batch->count; n++) {
         EsAtomSpan state = es_goal_table_at(batch->goals, batch->numbers[n]);
         const float *d_goal = d_input + n * 2 * D + begin, *d_mean = d_goal + D;
-        float share = 1.0f / (float)state.count;
-        int32_t selected =
-            es_proof_select(policy->graph, state.atoms, state.count, batch->selection);
-        scatter_atom(policy, state.atoms[selected], d_goal, 1.0f, begin, count, gradient);
-        for (int32_t i = 0; i < state.count; i++) {
-            scatter_atom(policy, state.atoms[i], d_mean, share, begin, count, gradient);
+        float share = 1.0f / (float)count_atoms(graph, state);
+        int32_t selected = es_proof_select(graph, state.atoms, state.count, batch->selection);
+        scatter_atom(policy, &state.atoms[selected], d_goal, 1.0f, begin, count, gradient);
+        for (int32_t i = 0; i < state.count; i += es_kg_cells(graph, state.atoms[i].predicate)) {
+            scatter_atom(policy, &state.atoms[i], d_mean, share, begin, count, gradient);
         }
     }
 }
@@ -535,7 +573,6 @@ EsStatus es_proof_policy_create(EsDevice *device, const EsKnowledgeGraph *graph,
         return ES_FAIL(UNSUPPORTED, "proof policies run on the CPU, not on %s",
                        es_device_info(device)->name);
     }
-    ES_TRY(es_kg_check_binary(graph, "a policy"));
     EsProofPolicy *policy = NULL;
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate(sizeof *policy, (void **)&policy));

@@ -1,5 +1,5 @@
 // Everything about a finished graph that is not inline: looking up names, atoms and rules as text,
-// and the hash of the names, by which files recognise their graph.
+// the hash of the names, by which files recognise their graph, and the part of two arguments.
 #include "proof/graph/knowledge_graph.h"
 
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "proof/graph/knowledge_builder.h"
 
 void es_kg_destroy(EsKnowledgeGraph *graph) {
     if (graph == NULL) {
@@ -84,25 +85,65 @@ int64_t es_kg_integer(const char *name) {
     return strtoll(name, NULL, 10);
 }
 
-int es_kg_is_binary(const EsKnowledgeGraph *graph) {
-    int is_binary = 1;
+int32_t es_kg_count_not_binary(const EsKnowledgeGraph *graph, int32_t *first) {
+    int32_t count = 0, found = 0;
     for (int32_t p = 1; p <= graph->n_predicates; p++) {
-        is_binary &= graph->arities[p] == 2;
+        if (graph->arities[p] != 2) {
+            found = count++ == 0 ? p : found;
+        }
     }
-    return is_binary;
+    if (first != NULL) {
+        *first = found;
+    }
+    return count;
 }
 
 EsStatus es_kg_check_binary(const EsKnowledgeGraph *graph, const char *what) {
-    for (int32_t p = 1; p <= graph->n_predicates; p++) {
-        if (graph->arities[p] != 2) {
-            const char *name = graph->predicate_names[p];
-            return ES_FAIL(INPUT,
-                           "%s takes predicates of two arguments, and \"%.100s\" has %d; closure, "
-                           "depths, query, curve and export take 0 to %d",
-                           what, name, graph->arities[p], ES_KG_MAX_ARITY);
+    int32_t first;
+    if (es_kg_count_not_binary(graph, &first) > 0) {
+        return ES_FAIL(INPUT, "%s takes predicates of two arguments, and \"%.100s\" has %d", what,
+                       graph->predicate_names[first], graph->arities[first]);
+    }
+    return ES_STATUS_OK;
+}
+
+// Adds all that has two arguments to a builder with the names of the graph.
+static EsStatus add_binary(const EsKnowledgeGraph *graph, EsKgBuilder *builder) {
+    for (int32_t i = 0; i < graph->n_facts; i++) {
+        if (graph->arities[graph->facts[i].predicate] == 2) {
+            ES_TRY(es_kg_builder_add_fact(builder, &graph->facts[i]));
+        }
+    }
+    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
+        for (int32_t i = 0; i < graph->splits[split].count; i++) {
+            const EsAtom *query = es_kg_query(graph, (EsKgSplit)split, i);
+            if (graph->arities[query->predicate] == 2) {
+                ES_TRY(es_kg_builder_add_query(builder, (EsKgSplit)split, query));
+            }
         }
     }
     return ES_STATUS_OK;
+}
+
+EsStatus es_kg_binary_part(const EsKnowledgeGraph *graph, EsKnowledgeGraph **part) {
+    EsKnowledgeGraph names = *graph;
+    EsKgBuilder *builder = NULL;
+    EsStatus status = ES_STATUS_OK;
+    size_t n_arities = (size_t)graph->n_predicates + 1;
+    *part = NULL;
+    names.n_rules = names.has_tests = 0;
+    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
+        names.splits[split].count = 0;
+    }
+    ES_TRY(es_allocate(n_arities, (void **)&names.arities));
+    memset(names.arities, 2, n_arities);
+    ES_TRY_GOTO(es_kg_builder_create_from(&names, &builder));
+    ES_TRY_GOTO(add_binary(graph, builder));
+    ES_TRY_GOTO(es_kg_builder_finish(builder, part));
+done:
+    es_kg_builder_destroy(builder);
+    es_release(names.arities);
+    return status;
 }
 
 // --- names as text ---

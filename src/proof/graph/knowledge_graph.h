@@ -327,11 +327,17 @@ static inline ES_HOST_DEVICE int es_kg_is_ground(const EsKnowledgeGraph *graph,
     return arity <= 2 || atom[1].predicate == ES_ATOM_MORE;
 }
 
-// Returns whether all predicates have two arguments.
-int es_kg_is_binary(const EsKnowledgeGraph *graph);
+// Returns how many predicates have another number of arguments than two; where there are some,
+// *first is one of them, else 0. `first` may be NULL.
+int32_t es_kg_count_not_binary(const EsKnowledgeGraph *graph, int32_t *first);
 
-// Fails when they have not, as `what` needs it.
+// Fails when there are some, as `what` needs it.
 EsStatus es_kg_check_binary(const EsKnowledgeGraph *graph, const char *what);
+
+// The facts and queries of predicates of two arguments as a graph of their own, with the names and
+// numbers of the whole: the other predicates have two arguments there and no facts. No rules, no
+// domains, all depths absent.
+EsStatus es_kg_binary_part(const EsKnowledgeGraph *graph, EsKnowledgeGraph **part);
 
 // The lookups below take 1 <= predicate <= P, of at most two arguments, and terms up to C; a place
 // that the predicate has not is 0.
@@ -452,15 +458,33 @@ static inline ES_HOST_DEVICE int es_wide_atom_equals(const EsAtom *x, const EsAt
            x[1].a == y[1].a && x[1].b == y[1].b;
 }
 
-// Returns whether a ground atom of any number of arguments is a fact.
+// The order of the facts of one predicate of three or four arguments: below 0 when x is before y.
+static inline ES_HOST_DEVICE int es_wide_atom_order(const EsAtom *x, const EsAtom *y) {
+    for (int place = 0; place < ES_KG_MAX_ARITY; place++) {
+        int32_t of_x = es_atom_term(x, place), of_y = es_atom_term(y, place);
+        if (of_x != of_y) {
+            return of_x < of_y ? -1 : 1;
+        }
+    }
+    return 0;
+}
+
+// Returns whether a ground atom of any number of arguments is a fact; a binary search.
 static inline ES_HOST_DEVICE int es_kg_is_fact(const EsKnowledgeGraph *graph, const EsAtom *atom) {
     if (es_kg_cells(graph, atom->predicate) == 1) {
         return es_kg_has_fact(graph, *atom);
     }
-    EsWideSpan span = es_kg_wide_facts(graph, atom);
-    for (int32_t i = span.begin; i < span.end; i++) {
-        if (es_wide_atom_equals(graph->wide.atoms + 2 * (size_t)span.order[i], atom)) {
+    int32_t low = graph->wide.start[atom->predicate], high = graph->wide.start[atom->predicate + 1];
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        int order = es_wide_atom_order(graph->wide.atoms + 2 * (size_t)middle, atom);
+        if (order == 0) {
             return 1;
+        }
+        if (order < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
     return 0;

@@ -355,13 +355,13 @@ static void rank_side(const Choosing *c, const EsFiring *firing, int32_t begin, 
 static EsStatus rank_query(Choosing *c, Chooser *worker, int64_t number) {
     const EsRankingSettings *ranking = c->ranking;
     int32_t ends[ES_N_CORRUPT_SIDES + 1] = {1, 1, 1}, n_sides = 0;
-    worker->atoms[0] = c->queries[number];
+    worker->atoms[0] = c->queries[number * es_known_atoms_graph(c->known)->query_cells];
     for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
         ends[side + 1] = ends[side];
         if (ranking->uses_side[side]) {
-            ends[side + 1] += es_corruptions_list(c->known, &ranking->corruptions, worker->atoms[0],
-                                                  (EsCorruptSide)side, ranking->n_corruptions,
-                                                  worker->atoms + ends[side]);
+            ends[side + 1] +=
+                es_corruptions_list(c->known, &ranking->corruptions, worker->atoms, side,
+                                    ranking->n_corruptions, worker->atoms + ends[side]);
         }
         n_sides += ends[side + 1] > ends[side];
     }

@@ -16,22 +16,19 @@ struct EsKnownAtoms {
     const EsKnowledgeGraph *graph; // borrowed
     uint64_t *keys;                // hash set, 0 = free; owned                          (n_slots)
     uint64_t n_slots;              // a power of two, at least twice the atoms
+    EsAtom *wide;                  // queries of two cells, sorted; owned               (2 n_wide)
+    int32_t n_wide;
     // domains with their members sorted and without repetitions; owned
     int32_t *domain_start; // as in EsDomains                                 (count + 2)
     int32_t *members;
 };
 
-// Constants that may stand in for another.
-typedef struct Candidates {
-    const int32_t *members; // NULL: all constants, 1 to count
-    int32_t count;
-} Candidates;
-
 // --- known atoms ---
 
-static uint64_t key_of(const EsKnownAtoms *known, EsAtom atom) {
+// Atoms of one cell have a number of their own.
+static uint64_t key_of(const EsKnownAtoms *known, const EsAtom *atom) {
     uint64_t base = (uint64_t)known->graph->n_constants + 1;
-    return ((uint64_t)atom.predicate * base + (uint64_t)atom.a) * base + (uint64_t)atom.b;
+    return ((uint64_t)atom->predicate * base + (uint64_t)atom->a) * base + (uint64_t)atom->b;
 }
 
 static uint64_t *find_key(const EsKnownAtoms *known, uint64_t key) {
@@ -43,15 +40,50 @@ static uint64_t *find_key(const EsKnownAtoms *known, uint64_t key) {
     return &known->keys[slot];
 }
 
-int es_known_atoms_has(const EsKnownAtoms *known, EsAtom atom) {
-    return *find_key(known, key_of(known, atom)) != 0;
+int es_known_atoms_has(const EsKnownAtoms *known, const EsAtom *atom) {
+    if (es_kg_cells(known->graph, atom->predicate) == 1) {
+        return *find_key(known, key_of(known, atom)) != 0;
+    }
+    return es_kg_is_fact(known->graph, atom) ||
+           (known->n_wide > 0 && bsearch(atom, known->wide, (size_t)known->n_wide, 2 * sizeof *atom,
+                                         es_wide_atom_compare) != NULL);
 }
 
-static void add_atoms(EsKnownAtoms *known, const EsAtom *atoms, int32_t count) {
-    for (int32_t i = 0; i < count; i++) {
-        uint64_t key = key_of(known, atoms[i]);
-        *find_key(known, key) = key;
+const EsKnowledgeGraph *es_known_atoms_graph(const EsKnownAtoms *known) { return known->graph; }
+
+static void add_atom(EsKnownAtoms *known, const EsAtom *atom) {
+    uint64_t key = key_of(known, atom);
+    *find_key(known, key) = key;
+}
+
+// Those of two cells go to a list of their own; their facts are found in the graph.
+static EsStatus add_queries(EsKnownAtoms *known) {
+    const EsKnowledgeGraph *graph = known->graph;
+    for (int pass = 0; pass < 2; pass++) {
+        int32_t n_wide = 0;
+        for (int split = 0; split < ES_KG_N_SPLITS; split++) {
+            for (int32_t i = 0; i < graph->splits[split].count; i++) {
+                const EsAtom *query = es_kg_query(graph, (EsKgSplit)split, i);
+                if (es_kg_cells(graph, query->predicate) == 1) {
+                    add_atom(known, query);
+                } else {
+                    if (pass == 1) {
+                        memcpy(known->wide + 2 * (size_t)n_wide, query, 2 * sizeof *query);
+                    }
+                    n_wide++;
+                }
+            }
+        }
+        if (n_wide == 0) {
+            return ES_STATUS_OK;
+        }
+        if (pass == 0) {
+            ES_TRY(es_allocate(2 * (size_t)n_wide * sizeof *known->wide, (void **)&known->wide));
+            known->n_wide = n_wide;
+        }
     }
+    qsort(known->wide, (size_t)known->n_wide, 2 * sizeof *known->wide, es_wide_atom_compare);
+    return ES_STATUS_OK;
 }
 
 static EsStatus collect_atoms(EsKnownAtoms *known) {
@@ -65,11 +97,10 @@ static EsStatus collect_atoms(EsKnownAtoms *known) {
         known->n_slots *= 2;
     }
     ES_TRY(es_allocate(known->n_slots * sizeof *known->keys, (void **)&known->keys));
-    add_atoms(known, graph->facts, graph->n_facts);
-    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
-        add_atoms(known, graph->splits[split].atoms, graph->splits[split].count);
+    for (int32_t i = 0; i < graph->n_facts; i++) {
+        add_atom(known, &graph->facts[i]);
     }
-    return ES_STATUS_OK;
+    return add_queries(known);
 }
 
 // --- domains ---
@@ -141,6 +172,7 @@ void es_known_atoms_destroy(EsKnownAtoms *known) {
         return;
     }
     es_release(known->keys);
+    es_release(known->wide);
     es_release(known->domain_start);
     es_release(known->members);
     es_release(known);
@@ -148,33 +180,63 @@ void es_known_atoms_destroy(EsKnownAtoms *known) {
 
 // --- corruptions ---
 
-static Candidates find_candidates(const EsKnownAtoms *known, const EsCorruptionSettings *settings,
-                                  EsAtom query, EsCorruptSide side) {
-    const EsDomains *domains = &known->graph->domains;
-    int32_t original = side == ES_CORRUPT_HEAD ? query.a : query.b;
-    int32_t domain =
-        settings->uses_domains && domains->count > 0 ? domains->of_constant[original] : 0;
-    if (domain == 0) {
-        return (Candidates){NULL, known->graph->n_constants};
+// A query to corrupt in one place.
+typedef struct Target {
+    const EsAtom *query;
+    int n_cells, place;
+    const int32_t *members; // constants that may stand there; NULL: all, 1 to count
+    int32_t count;
+} Target;
+
+// Without candidates where the predicate has no such place.
+static Target find_target(const EsKnownAtoms *known, const EsCorruptionSettings *settings,
+                          const EsAtom *query, int place) {
+    const EsKnowledgeGraph *graph = known->graph;
+    const EsDomains *domains = &graph->domains;
+    Target target = {.query = query,
+                     .n_cells = es_kg_cells(graph, query->predicate),
+                     .place = place,
+                     .count = graph->n_constants};
+    if (place >= graph->arities[query->predicate]) {
+        target.count = 0;
+        return target;
     }
-    int32_t begin = known->domain_start[domain];
-    return (Candidates){known->members + begin, known->domain_start[domain + 1] - begin};
+    int32_t domain = settings->uses_domains && domains->count > 0
+                         ? domains->of_constant[es_atom_term(query, place)]
+                         : 0;
+    if (domain != 0) {
+        int32_t begin = known->domain_start[domain];
+        target.members = known->members + begin;
+        target.count = known->domain_start[domain + 1] - begin;
+    }
+    return target;
+}
+
+static void copy_query(const Target *target, EsAtom *atom) {
+    memmove(atom, target->query, (size_t)target->n_cells * sizeof *atom);
 }
 
 // The query with candidate i in place of the original. Returns 0 when that is no corruption.
-static int corrupt(const EsKnownAtoms *known, Candidates candidates, EsAtom query,
-                   EsCorruptSide side, int32_t i, EsAtom *atom) {
-    int32_t constant = candidates.members != NULL ? candidates.members[i] : i + 1;
-    *atom = query;
-    *(side == ES_CORRUPT_HEAD ? &atom->a : &atom->b) = constant;
-    return constant != (side == ES_CORRUPT_HEAD ? query.a : query.b) &&
-           !es_known_atoms_has(known, *atom);
+static int corrupt(const EsKnownAtoms *known, const Target *target, int32_t i, EsAtom *atom) {
+    int32_t constant = target->members != NULL ? target->members[i] : i + 1;
+    copy_query(target, atom);
+    es_atom_set_term(atom, target->place, constant);
+    return constant != es_atom_term(target->query, target->place) &&
+           !es_known_atoms_has(known, atom);
 }
 
-static EsRandom4 draw_key(const EsCorruptionSettings *settings, EsAtom query, EsCorruptSide side,
+static EsRandom4 draw_key(const EsCorruptionSettings *settings, const Target *target,
                           EsPurpose purpose) {
-    return es_random_draw(settings->seed, 2 * (uint32_t)query.predicate + (uint32_t)side, purpose,
-                          (uint32_t)query.a, (uint32_t)query.b);
+    const EsAtom *query = target->query;
+    EsRandom4 key =
+        es_random_draw(settings->seed, 2 * (uint32_t)query->predicate + (uint32_t)target->place % 2,
+                       purpose, (uint32_t)query->a, (uint32_t)query->b);
+    if (target->n_cells == 1) {
+        return key;
+    }
+    EsRandom4 rest = {
+        {(uint32_t)query[1].a, (uint32_t)query[1].b, (uint32_t)target->place / 2, key.word[2]}};
+    return es_philox4x32(rest, key.word[0], key.word[1]);
 }
 
 int32_t es_corruptions_capacity(const EsKnownAtoms *known) {
@@ -182,54 +244,70 @@ int32_t es_corruptions_capacity(const EsKnownAtoms *known) {
 }
 
 int32_t es_corruptions_list(const EsKnownAtoms *known, const EsCorruptionSettings *settings,
-                            EsAtom query, EsCorruptSide side, int32_t count, EsAtom *atoms) {
+                            const EsAtom *query, int place, int32_t count, EsAtom *atoms) {
     ES_ASSERT(count >= 0);
-    Candidates candidates = find_candidates(known, settings, query, side);
-    uint32_t n = (uint32_t)candidates.count;
-    EsRandom4 key = draw_key(settings, query, side, ES_PURPOSE_EVALUATION);
+    Target target = find_target(known, settings, query, place);
+    uint32_t n = (uint32_t)target.count;
+    if (n == 0) {
+        return 0;
+    }
+    EsRandom4 key = draw_key(settings, &target, ES_PURPOSE_EVALUATION);
     // permutations of few numbers are not all equally likely; turned, each place is uniform
     uint32_t offset = es_random_below(es_philox4x32(key, key.word[0], key.word[1]).word[0], n);
     int32_t n_written = 0;
     for (uint32_t k = 0; k < n && (count == 0 || n_written < count); k++) {
         uint32_t i = count == 0 ? k : (es_random_permute(k, n, key) + offset) % n;
-        EsAtom atom;
-        if (corrupt(known, candidates, query, side, (int32_t)i, &atom)) {
-            atoms[n_written++] = atom;
+        EsWideAtom atom;
+        if (corrupt(known, &target, (int32_t)i, atom.cells)) {
+            memcpy(atoms + (size_t)n_written++ * (size_t)target.n_cells, atom.cells,
+                   (size_t)target.n_cells * sizeof *atoms);
         }
     }
     return n_written;
 }
 
 // One of the corruptions there are, by a random word; 0 when there are none.
-static int choose_left(const EsKnownAtoms *known, Candidates candidates, EsAtom query,
-                       EsCorruptSide side, uint32_t word, EsAtom *atom) {
+static int choose_left(const EsKnownAtoms *known, const Target *target, uint32_t word,
+                       EsAtom *atom) {
     uint32_t n_left = 0;
-    for (int32_t i = 0; i < candidates.count; i++) {
-        n_left += (uint32_t)corrupt(known, candidates, query, side, i, atom);
+    for (int32_t i = 0; i < target->count; i++) {
+        n_left += (uint32_t)corrupt(known, target, i, atom);
     }
     uint32_t chosen = es_random_below(word, n_left);
-    for (int32_t i = 0; i < candidates.count && n_left > 0; i++) {
-        if (corrupt(known, candidates, query, side, i, atom) && chosen-- == 0) {
+    for (int32_t i = 0; i < target->count && n_left > 0; i++) {
+        if (corrupt(known, target, i, atom) && chosen-- == 0) {
             return 1;
         }
     }
-    *atom = query;
     return 0;
 }
 
-int es_corruption_draw(const EsKnownAtoms *known, const EsCorruptionSettings *settings,
-                       EsAtom query, EsCorruptSide side, uint64_t draw, EsAtom *atom) {
-    Candidates candidates = find_candidates(known, settings, query, side);
-    EsRandom4 key = draw_key(settings, query, side, ES_PURPOSE_DATA_ORDER), random;
+// A corruption into `atom`, which is not the query.
+static int draw_atom(const EsKnownAtoms *known, const EsCorruptionSettings *settings,
+                     const Target *target, uint64_t draw, EsAtom *atom) {
+    EsRandom4 key = draw_key(settings, target, ES_PURPOSE_DATA_ORDER), random;
     for (uint32_t t = 0; t < N_TRIES; t++) {
         if (t % 4 == 0) {
             EsRandom4 counter = {{(uint32_t)draw, (uint32_t)(draw >> 32), t, key.word[2]}};
             random = es_philox4x32(counter, key.word[0], key.word[1]);
         }
-        uint32_t i = es_random_below(random.word[t % 4], (uint32_t)candidates.count);
-        if (corrupt(known, candidates, query, side, (int32_t)i, atom)) {
+        uint32_t i = es_random_below(random.word[t % 4], (uint32_t)target->count);
+        if (corrupt(known, target, (int32_t)i, atom)) {
             return 1;
         }
     }
-    return choose_left(known, candidates, query, side, key.word[3] ^ random.word[0], atom);
+    return choose_left(known, target, key.word[3] ^ random.word[0], atom);
+}
+
+int es_corruption_draw(const EsKnownAtoms *known, const EsCorruptionSettings *settings,
+                       const EsAtom *query, int place, uint64_t draw, EsAtom *atom) {
+    Target target = find_target(known, settings, query, place);
+    EsWideAtom drawn;
+    int is_drawn = target.count > 0 && draw_atom(known, settings, &target, draw, drawn.cells);
+    if (is_drawn) {
+        memcpy(atom, drawn.cells, (size_t)target.n_cells * sizeof *atom);
+    } else {
+        copy_query(&target, atom);
+    }
+    return is_drawn;
 }

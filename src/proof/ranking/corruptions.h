@@ -2,11 +2,13 @@
 //
 // Known are the facts and the queries of all splits. A replacement is uniform over the constants,
 // or, in a graph with domains that uses them, over the domain of the one it replaces. Everything is
-// a function of (seed, query, side): two evaluations rank against the same candidates.
+// a function of (seed, query, place): two evaluations rank against the same candidates. A place is
+// the number of an argument, from 0; a query without arguments has no corruption. Atoms have the
+// cells of the query's predicate (es_kg_cells), one atom behind the other.
 //
 //     EsKnownAtoms *known; ES_TRY(es_known_atoms_create(graph, &known));
 //     EsCorruptionSettings settings = {.seed = 1, .uses_domains = 0};
-//     int32_t n = es_corruptions_list(known, &settings, query, ES_CORRUPT_HEAD, 100, atoms);
+//     int32_t n = es_corruptions_list(known, &settings, &query, ES_CORRUPT_HEAD, 100, atoms);
 #ifndef ES_PROOF_CORRUPTIONS_H
 #define ES_PROOF_CORRUPTIONS_H
 
@@ -14,11 +16,16 @@
 
 ES_EXTERN_C_BEGIN
 
+// The arguments that corruptions may replace. For predicates of two arguments a side is a place.
 typedef enum EsCorruptSide {
-    ES_CORRUPT_HEAD, // replaces a
-    ES_CORRUPT_TAIL, // replaces b
+    ES_CORRUPT_HEAD, // replaces the first argument
+    ES_CORRUPT_TAIL, // replaces one of the others
     ES_N_CORRUPT_SIDES
 } EsCorruptSide;
+
+static inline EsCorruptSide es_corrupt_side(int place) {
+    return place == 0 ? ES_CORRUPT_HEAD : ES_CORRUPT_TAIL;
+}
 
 typedef struct EsCorruptionSettings {
     uint64_t seed;
@@ -34,20 +41,22 @@ EsStatus es_corruptions_need_domains(const EsKnowledgeGraph *graph, const char *
 typedef struct EsKnownAtoms EsKnownAtoms;
 EsStatus es_known_atoms_create(const EsKnowledgeGraph *graph, EsKnownAtoms **known);
 void es_known_atoms_destroy(EsKnownAtoms *known);
-int es_known_atoms_has(const EsKnownAtoms *known, EsAtom atom);
+int es_known_atoms_has(const EsKnownAtoms *known, const EsAtom *atom);
+const EsKnowledgeGraph *es_known_atoms_graph(const EsKnownAtoms *known);
 
-// The most that es_corruptions_list can give for any query.
+// The most that es_corruptions_list can give for any query and place.
 int32_t es_corruptions_capacity(const EsKnownAtoms *known);
 
 // `count` distinct corruptions that are not known, in the order drawn; fewer when there are fewer.
-// count 0: all, by number of the constant. Returns how many were written.
+// count 0: all, by number of the constant. Returns how many were written; 0 for a place that the
+// predicate has not.
 int32_t es_corruptions_list(const EsKnownAtoms *known, const EsCorruptionSettings *settings,
-                            EsAtom query, EsCorruptSide side, int32_t count, EsAtom *atoms);
+                            const EsAtom *query, int place, int32_t count, EsAtom *atoms);
 
-// One corruption for training; `draw` numbers the draws. Returns 0 when the query has none on that
-// side; the atom is then the query itself.
+// One corruption for training; `draw` numbers the draws. Returns 0 when the query has none in that
+// place; the atom is then the query itself. `atom` may be `query`.
 int es_corruption_draw(const EsKnownAtoms *known, const EsCorruptionSettings *settings,
-                       EsAtom query, EsCorruptSide side, uint64_t draw, EsAtom *atom);
+                       const EsAtom *query, int place, uint64_t draw, EsAtom *atom);
 
 ES_EXTERN_C_END
 

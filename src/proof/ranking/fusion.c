@@ -417,12 +417,12 @@ static EsStatus collect_query(Collection *c, int worker_index, int64_t number) {
     Collector *worker = &c->workers[worker_index];
     const EsRankingSettings *settings = c->settings;
     int32_t n_side[ES_N_CORRUPT_SIDES] = {0}, count = 1;
-    worker->atoms[0] = c->queries[number];
+    worker->atoms[0] = c->queries[number * es_known_atoms_graph(c->known)->query_cells];
     for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
         if (settings->uses_side[side]) {
-            n_side[side] = es_corruptions_list(c->known, &settings->corruptions, worker->atoms[0],
-                                               (EsCorruptSide)side, settings->n_corruptions,
-                                               worker->atoms + count);
+            n_side[side] =
+                es_corruptions_list(c->known, &settings->corruptions, worker->atoms, side,
+                                    settings->n_corruptions, worker->atoms + count);
             count += n_side[side];
         }
     }

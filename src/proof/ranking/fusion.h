@@ -11,7 +11,8 @@
 //     es_fusion_score(fusion, query.predicate, &evidence, count, score);
 //
 // Candidates scored by embedding and proofs together, for a ranking (ranking.h), and the fit of the
-// weights on queries whose answer is known.
+// weights on queries whose answer is known. Embeddings are of predicates of two arguments, and so
+// are all queries here.
 //
 // The first candidate of a call is the query, as es_ranking_create passes them; every other differs
 // from it in one argument, which gives the side on which the embedding is asked. Probabilities of

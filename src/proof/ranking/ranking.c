@@ -139,8 +139,8 @@ static EsStatus make_groups(const EsRanking *ranking, Member *members, uint64_t 
 }
 
 // Fill everything but `queries`; depths as in es_ranking_create.
-static EsStatus summarise_all(EsRanking *ranking, const EsAtom *queries, const int32_t *depths,
-                              uint64_t seed) {
+static EsStatus summarise_all(EsRanking *ranking, const EsKnowledgeGraph *graph,
+                              const EsAtom *queries, const int32_t *depths, uint64_t seed) {
     int32_t count = ranking->n_queries;
     Member *members = NULL;
     double *values = NULL;
@@ -161,7 +161,7 @@ static EsStatus summarise_all(EsRanking *ranking, const EsAtom *queries, const i
     ES_TRY_GOTO(make_groups(ranking, members, seed, number, values, &ranking->by_depth,
                             &ranking->n_depths));
     for (int32_t i = 0; i < count; i++) {
-        members[i].key = queries[members[i].query].predicate;
+        members[i].key = queries[(int64_t)members[i].query * graph->query_cells].predicate;
     }
     number += (uint32_t)ranking->n_depths;
     ES_TRY_GOTO(make_groups(ranking, members, seed, number, values, &ranking->by_predicate,
@@ -191,8 +191,33 @@ typedef struct Work {
     atomic_int n_done;
 } Work;
 
-static void rank_side(const EsCandidateScore *positive, const EsCandidateScore *negatives,
-                      int32_t n_negatives, EsCorruptSide side, EsQueryRank *rank) {
+// Sum of ranks, to be divided by n.
+typedef struct RankSum {
+    EsExpectedRank sum;
+    int n;
+} RankSum;
+
+static void add_rank(RankSum *sum, const EsExpectedRank *expected) {
+    sum->sum.reciprocal += expected->reciprocal;
+    for (int i = 0; i < ES_N_HITS; i++) {
+        sum->sum.hits[i] += expected->hits[i];
+    }
+    sum->n++;
+}
+
+static EsExpectedRank mean_rank(const RankSum *sum) {
+    EsExpectedRank mean = sum->sum;
+    mean.reciprocal /= ES_MAX(sum->n, 1);
+    for (int i = 0; i < ES_N_HITS; i++) {
+        mean.hits[i] /= ES_MAX(sum->n, 1);
+    }
+    return mean;
+}
+
+// The query's rank among the corruptions of one place, of which there are some.
+static EsExpectedRank rank_place(const EsCandidateScore *positive,
+                                 const EsCandidateScore *negatives, int32_t n_negatives,
+                                 EsCorruptSide side, EsQueryRank *rank) {
     int32_t n_better = 0, n_tied = 0;
     for (int32_t i = 0; i < n_negatives; i++) {
         n_better += negatives[i].score > positive->score;
@@ -200,57 +225,63 @@ static void rank_side(const EsCandidateScore *positive, const EsCandidateScore *
         rank->n_negatives_proved[side] += negatives[i].depth > 0;
         rank->n_negatives_limited[side] += negatives[i].met_limit != 0;
     }
-    rank->n_negatives[side] = n_negatives;
-    if (n_negatives > 0) {
-        rank->sides[side] = es_expected_rank(n_better, n_tied);
-    }
+    rank->n_negatives[side] += n_negatives;
+    return es_expected_rank(n_better, n_tied);
 }
 
-static void average_sides(EsQueryRank *rank) {
-    int n_sides = 0;
-    for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
-        const EsExpectedRank *expected = &rank->sides[side];
-        n_sides += rank->n_negatives[side] > 0;
-        rank->mean.reciprocal += expected->reciprocal;
-        for (int i = 0; i < ES_N_HITS; i++) {
-            rank->mean.hits[i] += expected->hits[i];
+static void rank_places(const EsCandidateScore *scores, const int32_t n_negatives[ES_KG_MAX_ARITY],
+                        EsQueryRank *rank) {
+    RankSum all = {.n = 0}, sides[ES_N_CORRUPT_SIDES] = {{.n = 0}};
+    const EsCandidateScore *negatives = scores + 1;
+    rank->positive = scores[0];
+    for (int place = 0; place < ES_KG_MAX_ARITY; place++) {
+        if (n_negatives[place] > 0) {
+            EsCorruptSide side = es_corrupt_side(place);
+            EsExpectedRank expected =
+                rank_place(&scores[0], negatives, n_negatives[place], side, rank);
+            add_rank(&sides[side], &expected);
+            add_rank(&all, &expected);
+            negatives += n_negatives[place];
         }
     }
-    rank->mean.reciprocal /= ES_MAX(n_sides, 1);
-    for (int i = 0; i < ES_N_HITS; i++) {
-        rank->mean.hits[i] /= ES_MAX(n_sides, 1);
+    for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
+        rank->sides[side] = mean_rank(&sides[side]);
     }
+    rank->mean = mean_rank(&all);
 }
 
-static EsStatus rank_query(const Work *work, Worker *worker, int worker_index, EsAtom query,
+static EsStatus check_scores(const Work *work, const Worker *worker, int32_t count) {
+    const EsKnowledgeGraph *graph = es_known_atoms_graph(work->known);
+    size_t n_cells = (size_t)es_kg_cells(graph, worker->candidates[0].predicate);
+    for (int32_t i = 0; i < count; i++) {
+        if (isnan(worker->scores[i].score)) {
+            char text[256];
+            es_kg_format_atom(graph, worker->candidates + (size_t)i * n_cells, text, sizeof text);
+            return ES_FAIL(NUMERIC, "the score of the candidate %s is not a number", text);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus rank_query(const Work *work, Worker *worker, int worker_index, const EsAtom *query,
                            EsQueryRank *rank) {
     const EsRankingSettings *settings = work->settings;
-    int32_t n_negatives[ES_N_CORRUPT_SIDES] = {0}, count = 1;
-    worker->candidates[0] = query;
-    for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
-        if (settings->uses_side[side]) {
-            n_negatives[side] =
-                es_corruptions_list(work->known, &settings->corruptions, query, (EsCorruptSide)side,
-                                    settings->n_corruptions, worker->candidates + count);
-            count += n_negatives[side];
+    const EsKnowledgeGraph *graph = es_known_atoms_graph(work->known);
+    size_t n_cells = (size_t)es_kg_cells(graph, query->predicate);
+    int32_t n_negatives[ES_KG_MAX_ARITY] = {0}, count = 1;
+    memcpy(worker->candidates, query, n_cells * sizeof *query);
+    for (int place = 0; place < graph->arities[query->predicate]; place++) {
+        if (settings->uses_side[es_corrupt_side(place)]) {
+            n_negatives[place] = es_corruptions_list(work->known, &settings->corruptions, query,
+                                                     place, settings->n_corruptions,
+                                                     worker->candidates + (size_t)count * n_cells);
+            count += n_negatives[place];
         }
     }
     ES_TRY(work->scorer->score(work->scorer->context, worker_index, worker->candidates, count,
                                worker->scores));
-    for (int32_t i = 0; i < count; i++) {
-        if (isnan(worker->scores[i].score)) {
-            return ES_FAIL(NUMERIC, "the score of the candidate %d(%d,%d) is not a number",
-                           worker->candidates[i].predicate, worker->candidates[i].a,
-                           worker->candidates[i].b);
-        }
-    }
-    rank->positive = worker->scores[0];
-    const EsCandidateScore *negatives = worker->scores + 1;
-    for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
-        rank_side(&worker->scores[0], negatives, n_negatives[side], (EsCorruptSide)side, rank);
-        negatives += n_negatives[side];
-    }
-    average_sides(rank);
+    ES_TRY(check_scores(work, worker, count));
+    rank_places(worker->scores, n_negatives, rank);
     return ES_STATUS_OK;
 }
 
@@ -258,9 +289,11 @@ static void rank_piece(void *context, int64_t piece, int worker_index) {
     Work *work = context;
     Worker *worker = &work->workers[worker_index];
     int64_t i = work->begin + piece;
+    int64_t cells = es_known_atoms_graph(work->known)->query_cells;
     if (worker->first_error.status == ES_STATUS_OK) {
-        es_first_error_capture(&worker->first_error, rank_query(work, worker, worker_index,
-                                                                work->queries[i], &work->ranks[i]));
+        es_first_error_capture(
+            &worker->first_error,
+            rank_query(work, worker, worker_index, work->queries + i * cells, &work->ranks[i]));
     }
     int32_t n_done = atomic_fetch_add(&work->n_done, 1) + 1;
     // worker 0 is the calling thread
@@ -276,9 +309,11 @@ static EsStatus make_worker(const Work *work, Worker *worker) {
     if (work->settings->n_corruptions > 0) {
         capacity = ES_MIN(capacity, work->settings->n_corruptions);
     }
-    size_t n_candidates = 1 + ES_N_CORRUPT_SIDES * (size_t)capacity;
+    const EsKnowledgeGraph *graph = es_known_atoms_graph(work->known);
+    size_t n_places = graph->has_wide ? ES_KG_MAX_ARITY : 2, cells = (size_t)graph->query_cells;
+    size_t n_candidates = 1 + n_places * (size_t)capacity;
     void *memory;
-    ES_TRY(es_allocate(n_candidates * sizeof *worker->candidates, &memory));
+    ES_TRY(es_allocate(n_candidates * cells * sizeof *worker->candidates, &memory));
     worker->candidates = memory;
     ES_TRY(es_allocate(n_candidates * sizeof *worker->scores, &memory));
     worker->scores = memory;
@@ -338,7 +373,8 @@ EsStatus es_ranking_create(const EsKnownAtoms *known, const EsRankingSettings *s
     ES_TRY_GOTO(es_allocate((size_t)count * sizeof *made->queries, &memory));
     made->queries = work.ranks = memory;
     ES_TRY_GOTO(rank_rounds(&work, pool, count));
-    ES_TRY_GOTO(summarise_all(made, queries, depths, settings->corruptions.seed));
+    ES_TRY_GOTO(summarise_all(made, es_known_atoms_graph(known), queries, depths,
+                              settings->corruptions.seed));
     *ranking = made;
     made = NULL;
 done:
@@ -361,19 +397,30 @@ void es_ranking_destroy(EsRanking *ranking) {
     es_release(ranking);
 }
 
-EsStatus es_ranking_take_spaced(const EsQuerySplit *split, int32_t n, EsAtom **queries,
-                                int32_t *count) {
-    int32_t *numbers = NULL;
+EsStatus es_ranking_take(const EsKnowledgeGraph *graph, const EsRankingChoice *choice,
+                         EsAtom **queries, int32_t *count) {
+    const EsQuerySplit *split = &graph->splits[choice->split];
+    size_t n_all = (size_t)ES_MAX(split->count, 1), cells = (size_t)graph->query_cells;
+    int32_t *numbers = NULL, *chosen = NULL, n_wanted = 0;
     EsStatus status = ES_STATUS_OK;
     *queries = NULL;
     *count = 0;
-    ES_TRY_GOTO(es_allocate((size_t)split->count * sizeof *numbers, (void **)&numbers));
-    ES_TRY_GOTO(es_allocate((size_t)split->count * sizeof **queries, (void **)queries));
-    *count = es_ranking_choose(split->count, n, 1, numbers);
+    ES_TRY_GOTO(es_allocate(n_all * sizeof *numbers, (void **)&numbers));
+    ES_TRY_GOTO(es_allocate(n_all * sizeof *chosen, (void **)&chosen));
+    ES_TRY_GOTO(es_allocate(n_all * cells * sizeof **queries, (void **)queries));
+    for (int32_t i = 0; i < split->count; i++) {
+        int arity = graph->arities[es_kg_query(graph, choice->split, i)->predicate];
+        if (arity >= choice->min_arity && arity <= choice->max_arity) {
+            numbers[n_wanted++] = i;
+        }
+    }
+    *count = es_ranking_choose(n_wanted, choice->n, choice->is_spaced, chosen);
     for (int32_t i = 0; i < *count; i++) {
-        (*queries)[i] = split->atoms[numbers[i]];
+        memcpy(*queries + (size_t)i * cells, es_kg_query(graph, choice->split, numbers[chosen[i]]),
+               cells * sizeof **queries);
     }
 done:
     es_release(numbers);
+    es_release(chosen);
     return status;
 }

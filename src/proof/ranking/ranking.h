@@ -1,10 +1,11 @@
 // Ranking of queries against their corruptions: MRR, Hits@k and proof rates.
 //
-// Each query is scored with K corruptions of its head and K of its tail, none of them known true
-// (corruptions.h), and ranked on each side among them. Candidates with the same score as the query
-// stand before or behind it with equal chance: a rank is the exact expectation over the order of
-// ties. A query's figures are the mean over its sides, those of the ranking the mean over its
-// queries. Nothing depends on the number of threads.
+// Each query is scored with K corruptions of each of its arguments, none of them known true
+// (corruptions.h), and ranked among those of each place. Candidates with the same score as the
+// query stand before or behind it with equal chance: a rank is the exact expectation over the order
+// of ties. A query's figures are the mean over its places, those of the ranking the mean over its
+// queries. A query without arguments has no corruption and no rank. Nothing depends on the number
+// of threads. Arrays of queries have the graph's query_cells for each, as EsQuerySplit has them.
 //
 //     EsRankingSettings settings = es_ranking_defaults();
 //     EsRanking *ranking;
@@ -35,8 +36,10 @@ typedef struct EsCandidateScore {
 // Scores the candidates: a prover, a search, an embedding model, or several of them combined.
 typedef struct EsCandidateScorer {
     void *context;
-    // Fill scores (count), which are compared within the call alone. Threads call it at the same
-    // time, each with its own `worker`, below the size of the pool; scores must not depend on that.
+    // Fill scores (count), which are compared within the call alone. All candidates have one
+    // predicate and stand one behind the other, each with the cells of it (es_kg_cells). Threads
+    // call it at the same time, each with its own `worker`, below the size of the pool; scores must
+    // not depend on that.
     EsStatus (*score)(void *context, int worker, const EsAtom *candidates, int32_t count,
                       EsCandidateScore *scores);
 } EsCandidateScorer;
@@ -57,8 +60,8 @@ EsExpectedRank es_expected_rank(int32_t n_better, int32_t n_tied);
 double es_expected_reciprocal(int32_t n_better, int32_t n_tied);
 
 typedef struct EsQueryRank {
-    EsExpectedRank sides[ES_N_CORRUPT_SIDES]; // zero where n_negatives is
-    EsExpectedRank mean;                      // over the sides that have negatives
+    EsExpectedRank sides[ES_N_CORRUPT_SIDES]; // mean over its places; zero where n_negatives is
+    EsExpectedRank mean;                      // over all places that have negatives
     int32_t n_negatives[ES_N_CORRUPT_SIDES];
     int32_t n_negatives_proved[ES_N_CORRUPT_SIDES];
     int32_t n_negatives_limited[ES_N_CORRUPT_SIDES];
@@ -84,7 +87,7 @@ typedef struct EsRankingGroup {
 
 typedef struct EsRankingSettings {
     EsCorruptionSettings corruptions; // its seed is the bootstrap's too
-    int32_t n_corruptions;            // K per side, 0: all there are
+    int32_t n_corruptions;            // K per place, 0: all there are
     int uses_side[ES_N_CORRUPT_SIDES];
     // Called by the thread that ranks after each of its queries, with those of all threads; may be
     // NULL.
@@ -92,7 +95,7 @@ typedef struct EsRankingSettings {
     void *progress_context;
 } EsRankingSettings;
 
-// 100 corruptions of either side, from all constants, seed 0.
+// 100 corruptions of every place, from all constants, seed 0.
 EsRankingSettings es_ranking_defaults(void);
 
 typedef struct EsRanking {
@@ -119,9 +122,16 @@ void es_ranking_destroy(EsRanking *ranking);
 // numbers written.
 int32_t es_ranking_choose(int32_t count, int32_t n, int is_spaced, int32_t *numbers);
 
-// Copies n spaced queries of a split, chosen as above. The caller releases *queries.
-EsStatus es_ranking_take_spaced(const EsQuerySplit *split, int32_t n, EsAtom **queries,
-                                int32_t *count);
+// Queries of a split whose predicates have min_arity to max_arity arguments, n of them, chosen as
+// above. The caller releases *queries, which hold query_cells each.
+typedef struct EsRankingChoice {
+    EsKgSplit split;
+    int min_arity, max_arity;
+    int32_t n;
+    int is_spaced;
+} EsRankingChoice;
+EsStatus es_ranking_take(const EsKnowledgeGraph *graph, const EsRankingChoice *choice,
+                         EsAtom **queries, int32_t *count);
 
 ES_EXTERN_C_END
 

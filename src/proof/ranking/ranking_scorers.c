@@ -17,6 +17,7 @@ typedef struct Worker {
 } Worker;
 
 struct EsProofScorer {
+    const EsKnowledgeGraph *graph; // borrowed
     EsScoreKind kind;
     int n_workers;
     Worker *workers; // owned
@@ -34,10 +35,10 @@ static double make_score(EsScoreKind kind, int32_t depth, double log_probability
     }
 }
 
-static EsStatus score_by_prover(const EsProofScorer *scorer, Worker *worker, EsAtom candidate,
-                                EsCandidateScore *score) {
+static EsStatus score_by_prover(const EsProofScorer *scorer, Worker *worker,
+                                const EsAtom *candidate, EsCandidateScore *score) {
     EsProverAnswer answer;
-    ES_TRY(es_prover_find_depth(worker->prover, &candidate, &answer));
+    ES_TRY(es_prover_find_depth(worker->prover, candidate, &answer));
     score->met_limit = answer.depth == ES_PROVER_DEPTH_UNKNOWN;
     score->depth = score->met_limit ? ES_KG_DEPTH_NONE : answer.depth;
     score->score = make_score(scorer->kind, score->depth, 0);
@@ -46,10 +47,10 @@ static EsStatus score_by_prover(const EsProofScorer *scorer, Worker *worker, EsA
     return ES_STATUS_OK;
 }
 
-static EsStatus score_by_search(const EsProofScorer *scorer, Worker *worker, EsAtom candidate,
-                                EsCandidateScore *score) {
+static EsStatus score_by_search(const EsProofScorer *scorer, Worker *worker,
+                                const EsAtom *candidate, EsCandidateScore *score) {
     EsProofAnswer answer;
-    ES_TRY(es_proof_search_find(worker->search, &candidate, &answer));
+    ES_TRY(es_proof_search_find(worker->search, candidate, &answer));
     score->met_limit = !answer.is_proved && (answer.met_expanded || answer.met_entries);
     score->depth = answer.depth;
     score->score =
@@ -65,9 +66,10 @@ static EsStatus score_candidates(void *context, int worker_index, const EsAtom *
                                  int32_t count, EsCandidateScore *scores) {
     EsProofScorer *scorer = context;
     Worker *worker = &scorer->workers[worker_index];
-    for (int32_t i = 0; i < count; i++) {
-        ES_TRY(worker->prover != NULL ? score_by_prover(scorer, worker, candidates[i], &scores[i])
-                                      : score_by_search(scorer, worker, candidates[i], &scores[i]));
+    int n_cells = es_kg_cells(scorer->graph, candidates->predicate);
+    for (int32_t i = 0; i < count; i++, candidates += n_cells) {
+        ES_TRY(worker->prover != NULL ? score_by_prover(scorer, worker, candidates, &scores[i])
+                                      : score_by_search(scorer, worker, candidates, &scores[i]));
         worker->report.n_candidates++;
         worker->report.n_proved += scores[i].depth > 0;
         worker->report.n_limited += scores[i].met_limit != 0;
@@ -75,10 +77,12 @@ static EsStatus score_candidates(void *context, int worker_index, const EsAtom *
     return ES_STATUS_OK;
 }
 
-static EsStatus create_scorer(EsScoreKind kind, int n_workers, EsProofScorer **scorer) {
+static EsStatus create_scorer(const EsKnowledgeGraph *graph, EsScoreKind kind, int n_workers,
+                              EsProofScorer **scorer) {
     void *memory;
     ES_TRY(es_allocate(sizeof **scorer, &memory));
     EsProofScorer *made = memory;
+    made->graph = graph;
     made->kind = kind;
     made->n_workers = n_workers;
     EsStatus status = es_allocate((size_t)n_workers * sizeof *made->workers, &memory);
@@ -100,7 +104,7 @@ EsStatus es_proof_scorer_create_prover(const EsKnowledgeGraph *graph,
         return ES_FAIL(ARGUMENT, "scores by %s need a search, not the prover",
                        es_score_kind_names[kind]);
     }
-    ES_TRY(create_scorer(kind, n_workers, &made));
+    ES_TRY(create_scorer(graph, kind, n_workers, &made));
     for (int w = 0; w < n_workers; w++) {
         EsStatus status = es_prover_create(graph, settings, &made->workers[w].prover);
         if (status != ES_STATUS_OK) {
@@ -120,7 +124,7 @@ EsStatus es_proof_scorer_create_search(const EsKnowledgeGraph *graph,
     EsProofSearchSettings own = *settings;
     own.finds_all |= kind == ES_SCORE_EVIDENCE;
     *scorer = NULL;
-    ES_TRY(create_scorer(kind, n_workers, &made));
+    ES_TRY(create_scorer(graph, kind, n_workers, &made));
     for (int w = 0; w < n_workers; w++) {
         const EsProofGuide *guide = guides != NULL ? &guides[w] : NULL;
         EsStatus status = es_proof_search_create(graph, &own, guide, &made->workers[w].search);

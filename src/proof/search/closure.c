@@ -58,24 +58,42 @@ static EsStatus make_program(EsClosure *closure) {
     return ES_STATUS_OK;
 }
 
+// Facts of two cells, whose terms do not stand one behind the other.
+static EsStatus add_wide_facts(const EsKnowledgeGraph *graph, int32_t predicate, EsThreadPool *pool,
+                               EsDatalog *datalog) {
+    const EsWideFacts *facts = &graph->wide;
+    int32_t begin = facts->start[predicate], count = facts->start[predicate + 1] - begin, *terms;
+    size_t arity = graph->arities[predicate];
+    ES_TRY(es_allocate((size_t)ES_MAX(count, 1) * arity * sizeof *terms, (void **)&terms));
+    for (size_t i = 0; i < (size_t)count; i++) {
+        copy_terms(graph, facts->atoms + 2 * ((size_t)begin + i), terms + i * arity);
+    }
+    EsStatus status =
+        count > 0 ? es_datalog_add_facts(datalog, predicate, terms, (int32_t)arity, count, pool)
+                  : ES_STATUS_OK;
+    es_release(terms);
+    return status;
+}
+
+EsStatus es_closure_add_facts(const EsKnowledgeGraph *graph, int32_t predicate, EsThreadPool *pool,
+                              EsDatalog *datalog) {
+    if (es_kg_cells(graph, predicate) == 2) {
+        return add_wide_facts(graph, predicate, pool, datalog);
+    }
+    EsAtomSpan facts = es_kg_facts_of(graph, predicate);
+    return facts.count > 0
+               ? es_datalog_add_facts(datalog, predicate, &facts.atoms[0].a,
+                                      sizeof(EsAtom) / sizeof(int32_t), facts.count, pool)
+               : ES_STATUS_OK;
+}
+
 static EsStatus derive(EsClosure *closure, const EsClosureSettings *settings) {
     const EsKnowledgeGraph *graph = closure->graph;
     EsDatalogSettings limits = {closure->limit, settings->keeps_provenance};
     ES_TRY(make_program(closure));
     ES_TRY(es_datalog_create(&closure->program, &limits, &closure->datalog));
     for (int32_t p = 1; p <= graph->n_predicates; p++) {
-        EsAtomSpan facts = es_kg_facts_of(graph, p);
-        if (facts.count > 0) {
-            ES_TRY(es_datalog_add_facts(closure->datalog, p, &facts.atoms[0].a,
-                                        sizeof(EsAtom) / sizeof(int32_t), facts.count,
-                                        settings->pool));
-        }
-    }
-    for (int32_t i = 0; i < graph->wide.count; i++) {
-        const EsAtom *fact = graph->wide.atoms + 2 * (size_t)i;
-        int32_t terms[ES_KG_MAX_ARITY];
-        copy_terms(graph, fact, terms);
-        ES_TRY(es_datalog_add_fact(closure->datalog, fact->predicate, terms));
+        ES_TRY(es_closure_add_facts(graph, p, settings->pool, closure->datalog));
     }
     ES_TRY(es_datalog_run(closure->datalog, settings->pool));
     closure->is_complete = es_datalog_is_complete(closure->datalog);
@@ -195,7 +213,7 @@ EsStatus es_closure_decide(EsKnowledgeGraph *graph, int32_t limit) {
         closure->is_complete
             ? copy_negated(closure, graph)
             : ES_FAIL(INPUT, "rules with negation need the whole closure, which has over %d atoms",
-                      limit);
+                      closure->limit);
     es_closure_destroy(closure);
     return status;
 }

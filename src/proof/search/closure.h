@@ -54,6 +54,11 @@ void es_closure_destroy(EsClosure *closure);
 // An atom of a rule, or a test, as a literal; its relation is the predicate.
 EsLiteral es_closure_literal(const EsKnowledgeGraph *graph, const EsAtom *atom);
 
+// Adds the facts of a predicate to an evaluation whose relations are numbered as predicates; `pool`
+// may be NULL.
+EsStatus es_closure_add_facts(const EsKnowledgeGraph *graph, int32_t predicate, EsThreadPool *pool,
+                              EsDatalog *datalog);
+
 // Exact. The atom is ground and in the graph's numbers.
 int es_closure_has(const EsClosure *closure, const EsAtom *atom);
 

@@ -506,6 +506,23 @@ static EsStatus check_settings(const EsPathMinerSettings *settings) {
     return ES_STATUS_OK;
 }
 
+// Notes for the rules whose text depends on it which predicates have a fact p(u,u).
+static EsStatus note_loops(const EsKnowledgeGraph *graph, EsPathRules *rules) {
+    unsigned char *has_loop = NULL;
+    ES_TRY(es_allocate((size_t)graph->n_predicates + 1, (void **)&has_loop));
+    for (int32_t i = 0; i < graph->n_facts; i++) {
+        has_loop[graph->facts[i].predicate] |= graph->facts[i].a == graph->facts[i].b;
+    }
+    for (int32_t i = 0; i < rules->count; i++) {
+        EsPathRule *rule = &rules->items[i];
+        if (rule->fixed != 0 && rule->end == 0) {
+            rule->has_loop = has_loop[rule->relations[0] / 2 + 1];
+        }
+    }
+    es_release(has_loop);
+    return ES_STATUS_OK;
+}
+
 EsStatus es_path_rules_mine(const EsKnowledgeGraph *graph, const EsPathMinerSettings *settings,
                             EsThreadPool *pool, EsPathRules *rules) {
     memset(rules, 0, sizeof *rules);
@@ -520,6 +537,7 @@ EsStatus es_path_rules_mine(const EsKnowledgeGraph *graph, const EsPathMinerSett
         goto done;
     }
     ES_TRY_GOTO(gather(&work, n_threads, rules));
+    ES_TRY_GOTO(note_loops(graph, rules));
 done:
     end_work(&work, n_threads);
     if (status != ES_STATUS_OK) {
@@ -608,15 +626,6 @@ static void add_unequal(Text *text, const EsKnowledgeGraph *graph, int is_needed
     }
 }
 
-static int has_reflexive(const EsKnowledgeGraph *graph, int32_t predicate) {
-    EsAtomSpan facts = es_kg_facts_of(graph, predicate);
-    int32_t i = 0;
-    while (i < facts.count && facts.atoms[i].a != facts.atoms[i].b) {
-        i++;
-    }
-    return i < facts.count;
-}
-
 // With the inequalities that the facts make a difference to.
 static void add_fixed(Text *text, const EsKnowledgeGraph *graph, const EsPathRule *rule) {
     Term x = {0, rule->is_fixed_a ? "y" : "x"}, end = {rule->end, "z"}, fixed = {rule->fixed, NULL};
@@ -629,7 +638,7 @@ static void add_fixed(Text *text, const EsKnowledgeGraph *graph, const EsPathRul
                     end);
     } else {
         add_unequal(text, graph, es_path_facts_from(graph, r, rule->fixed).count > 0, x, fixed);
-        add_unequal(text, graph, has_reflexive(graph, r / 2 + 1), end, x);
+        add_unequal(text, graph, rule->has_loop, end, x);
         add_unequal(text, graph, es_path_facts_from(graph, r ^ 1, rule->fixed).count > 0, end,
                     fixed);
     }

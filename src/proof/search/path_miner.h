@@ -46,6 +46,7 @@ typedef struct EsPathRule {
     int32_t is_fixed_a;                   // it is the head's first argument
     int32_t end;                          // with `fixed`: constant d of the body, 0: any
     int32_t support;
+    int32_t has_loop; // with `fixed` and any end: some fact is relations[0](u,u)
     int64_t n_given;
 } EsPathRule;
 

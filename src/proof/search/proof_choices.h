@@ -16,7 +16,8 @@ typedef struct EsProofChoices {
     const EsAtomSpan *successors; // at least one per state                                   (M)
     int32_t n_states;
     EsGoalSelection selection; // of the goal that these successors resolve
-    const EsAtom *queries;     // of the proofs that the states belong to; NULL: not known
+    const EsAtom *queries;     // of the proofs that the states belong to, each of the graph's
+                               // query_cells; NULL: not known
     int32_t n_queries;         // N, or 1: the same for all
 } EsProofChoices;
 

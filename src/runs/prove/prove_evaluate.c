@@ -212,7 +212,7 @@ static EsStatus compare_variants(Comparison *comparison) {
 }
 
 int32_t es_prove_evaluated_queries(const EsProveSettings *settings, const EsKnowledgeGraph *graph) {
-    int32_t n_all = graph->splits[ES_KG_SPLIT_TEST].count;
+    int32_t n_all = es_prove_queries_count(graph, ES_KG_SPLIT_TEST);
     return settings->n_evaluated > 0 ? ES_MIN(settings->n_evaluated, n_all) : n_all;
 }
 
@@ -260,9 +260,9 @@ void es_prove_group_name(int group, char text[16]) {
 
 // Queries to count proofs of, with the steps of their shortest ones; owned.
 typedef struct DeepQueries {
-    EsAtom *atoms;
+    EsAtom *atoms; // (count x query_cells)
     int32_t *depths;
-    int32_t count;
+    int32_t count, query_cells;
 } DeepQueries;
 
 static void destroy_queries(DeepQueries *queries) {
@@ -270,21 +270,26 @@ static void destroy_queries(DeepQueries *queries) {
     es_release(queries->depths);
 }
 
+static void move_query(DeepQueries *queries, int32_t to, int32_t from) {
+    size_t cells = (size_t)queries->query_cells;
+    memmove(queries->atoms + (size_t)to * cells, queries->atoms + (size_t)from * cells,
+            cells * sizeof *queries->atoms);
+    queries->depths[to] = queries->depths[from];
+}
+
 // Keep those of two steps or more, evenly spaced ones of them.
 static EsStatus keep_deep(DeepQueries *queries, int32_t n_most) {
     int32_t n_deep = 0, *numbers = NULL;
     for (int32_t i = 0; i < queries->count; i++) {
         if (queries->depths[i] >= 2) {
-            queries->atoms[n_deep] = queries->atoms[i];
-            queries->depths[n_deep++] = queries->depths[i];
+            move_query(queries, n_deep++, i);
         }
     }
     ES_TRY(es_allocate((size_t)ES_MAX(n_deep, 1) * sizeof *numbers, (void **)&numbers));
     queries->count = es_ranking_choose(n_deep, n_most, 1, numbers);
     // numbers ascend, so none is overwritten before it is read
     for (int32_t i = 0; i < queries->count; i++) {
-        queries->atoms[i] = queries->atoms[numbers[i]];
-        queries->depths[i] = queries->depths[numbers[i]];
+        move_query(queries, i, numbers[i]);
     }
     es_release(numbers);
     return ES_STATUS_OK;
@@ -297,10 +302,12 @@ static EsStatus find_deep(const EsProveContest *contest, DeepQueries *deep) {
     prover.selection = contest->settings.selection;
     prover.max_depth = contest->max_steps;
     prover.max_atoms = contest->settings.max_atoms;
+    size_t cells = (size_t)contest->graph->query_cells;
     deep->count = contest->n_queries;
-    ES_TRY(es_allocate(capacity * sizeof *deep->atoms, (void **)&deep->atoms));
+    deep->query_cells = contest->graph->query_cells;
+    ES_TRY(es_allocate(capacity * cells * sizeof *deep->atoms, (void **)&deep->atoms));
     ES_TRY(es_allocate(capacity * sizeof *deep->depths, (void **)&deep->depths));
-    memcpy(deep->atoms, contest->queries, (size_t)deep->count * sizeof *deep->atoms);
+    memcpy(deep->atoms, contest->queries, (size_t)deep->count * cells * sizeof *deep->atoms);
     ES_TRY(es_prover_find_depths(contest->graph, &prover, contest->pool, deep->atoms, deep->count,
                                  deep->depths, &report));
     return keep_deep(deep, contest->n_most);

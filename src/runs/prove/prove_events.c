@@ -33,7 +33,8 @@ void es_prove_events_stepped(EsHub *hub, EsEventTime time, const EsKnowledgeGrap
         if (!result->is_done[i]) {
             continue;
         }
-        es_kg_format_atom(graph, &result->query[i], queries[n_rows], QUERY_BYTES);
+        es_kg_format_atom(graph, result->query + (size_t)i * (size_t)graph->query_cells,
+                          queries[n_rows], QUERY_BYTES);
         rows[n_rows] =
             (EsProofEpisodeEvent){.env = settings->first_env + i,
                                   .episode = (int64_t)es_proof_env_episode(env, i).episode - 1,

@@ -63,14 +63,19 @@ static void hash_graph(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_B
     hash_names(&hash, graph->constant_names, graph->n_constants);
     hash_names(&hash, graph->predicate_names, graph->n_predicates);
     es_sha256_append(&hash, graph->facts, (size_t)graph->n_facts * sizeof *graph->facts);
+    if (graph->has_wide) {
+        es_sha256_append(&hash, graph->wide.atoms, 2 * (size_t)graph->wide.count * sizeof(EsAtom));
+    }
     for (int32_t r = 0; r < graph->n_rules; r++) {
         const EsHornRule *rule = &graph->rules[r];
-        es_sha256_append(&hash, &rule->head, sizeof rule->head);
+        es_sha256_append(&hash, &rule->head,
+                         (size_t)es_kg_cells(graph, rule->head.predicate) * sizeof rule->head);
         es_sha256_append(&hash, rule->body, (size_t)ES_MAX(rule->n_body, 3) * sizeof *rule->body);
     }
     for (int s = 0; s < ES_KG_N_SPLITS; s++) {
         const EsQuerySplit *split = &graph->splits[s];
-        es_sha256_append(&hash, split->atoms, (size_t)split->count * sizeof *split->atoms);
+        es_sha256_append(&hash, split->atoms,
+                         (size_t)split->count * (size_t)graph->query_cells * sizeof *split->atoms);
         es_sha256_append(&hash, split->depths, (size_t)split->count * sizeof *split->depths);
     }
     es_sha256_end(&hash, text);
@@ -107,7 +112,11 @@ static EsStatus create_parts(EsProveRun *prove) {
     ES_TRY(es_prove_queries_create(prove->graph, ES_KG_SPLIT_VALID, settings->n_validated,
                                    &prove->valid));
     int is_compared = settings->n_evaluated >= 0 || settings->n_proofs >= 0;
-    if (is_compared && prove->graph->splits[ES_KG_SPLIT_TEST].count == 0) {
+    // a ranking leaves out queries without arguments
+    int32_t n_test = settings->n_evaluated >= 0
+                         ? es_prove_queries_count(prove->graph, ES_KG_SPLIT_TEST)
+                         : prove->graph->splits[ES_KG_SPLIT_TEST].count;
+    if (is_compared && n_test == 0) {
         return ES_FAIL(INPUT,
                        "%s has no queries in the split test to compare on; %s=-1 trains "
                        "without",
@@ -154,7 +163,8 @@ static double find_ranking_bytes(const EsProveRun *prove, const EsProofSample *s
     int32_t all = es_corruptions_capacity(prove->known);
     int n_threads = es_thread_pool_size(es_proof_training_pool(prove->training));
     double n_negatives = n_corruptions > 0 ? ES_MIN(n_corruptions, all) : all;
-    double n_searches = n_queries * (1 + ES_N_CORRUPT_SIDES * n_negatives) / n_threads;
+    double n_places = prove->graph->has_wide ? ES_KG_MAX_ARITY : 2;
+    double n_searches = n_queries * (1 + n_places * n_negatives) / n_threads;
     double n_nodes = settings->n_nodes;
     if (settings->search == ES_SEARCH_GREEDY || settings->search == ES_SEARCH_SAMPLED) {
         double n_walks = settings->search == ES_SEARCH_SAMPLED ? settings->n_samples : 1;

@@ -93,7 +93,7 @@ static const EsConfigKey keys[] = {
     CHOICE(order, "env", "order", "uniform", "uniform|round_robin", "order of queries"),
     INT(n_negatives, "env", "negatives", "1", 0, 1000, "corruptions after each query"),
     CHOICE(corrupts, "env", "corrupt", "both", "both|head|tail",
-           "arguments that corruptions replace"),
+           "arguments that corruptions replace: head is the first, tail the others"),
     BOOL(uses_domains, "env", "domains", "off",
          "replace arguments by constants of the same domain"),
     INT(reward_type, "env", "reward", "4", 0, ES_N_PROOF_REWARDS - 1,
@@ -128,11 +128,11 @@ static const EsConfigKey keys[] = {
     INT(n_validated, "validate", "queries", "200", 1, 1000000000,
         "queries of the split valid to rank, evenly spaced"),
     INT(n_validated_corruptions, "validate", "corruptions", "20", 1, 1000000000,
-        "corruptions per validation query and side"),
+        "corruptions per validation query and argument"),
     INT(n_evaluated, "evaluate", "queries", "500", -1, 1000000000,
         "queries of the split test to rank at the end; 0 = all, -1 = no comparison"),
     INT(n_evaluated_corruptions, "evaluate", "corruptions", "100", 0, 1000000000,
-        "corruptions per test query and side, 0 = all"),
+        "corruptions per test query and argument, 0 = all"),
     INT(n_proofs, "evaluate", "proofs", "-1", -1, 1000000000,
         "queries of the split test, of two steps or more, whose proofs by [search] are counted by "
         "depth; 0 = all, -1 = none"),
@@ -293,20 +293,18 @@ EsRankingSettings es_prove_settings_ranking(const EsProveSettings *settings, int
 
 EsStatus es_prove_queries_create(const EsKnowledgeGraph *graph, EsKgSplit split, int32_t n,
                                  EsProveQueries *queries) {
-    const EsQuerySplit *all = &graph->splits[split];
-    int32_t *numbers = NULL;
-    EsStatus status = ES_STATUS_OK;
-    size_t capacity = (size_t)ES_MAX(all->count, 1);
+    const EsRankingChoice choice = {
+        .split = split, .min_arity = 1, .max_arity = ES_KG_MAX_ARITY, .n = n, .is_spaced = 1};
     *queries = (EsProveQueries){.count = 0};
-    ES_TRY_GOTO(es_allocate(capacity * sizeof *numbers, (void **)&numbers));
-    ES_TRY_GOTO(es_allocate(capacity * sizeof *queries->atoms, (void **)&queries->atoms));
-    queries->count = es_ranking_choose(all->count, n, 1, numbers);
-    for (int32_t i = 0; i < queries->count; i++) {
-        queries->atoms[i] = all->atoms[numbers[i]];
+    return es_ranking_take(graph, &choice, &queries->atoms, &queries->count);
+}
+
+int32_t es_prove_queries_count(const EsKnowledgeGraph *graph, EsKgSplit split) {
+    int32_t count = 0;
+    for (int32_t i = 0; i < graph->splits[split].count; i++) {
+        count += graph->arities[es_kg_query(graph, split, i)->predicate] > 0;
     }
-done:
-    es_release(numbers);
-    return status;
+    return count;
 }
 
 void es_prove_queries_destroy(EsProveQueries *queries) {
@@ -319,13 +317,15 @@ void es_prove_queries_destroy(EsProveQueries *queries) {
 // unless it is NULL. Returns how many.
 static int32_t list_depth(const EsKnowledgeGraph *graph, int32_t depth, EsAtom *atoms) {
     const EsQuerySplit *split = &graph->splits[ES_KG_SPLIT_TRAIN];
+    size_t cells = (size_t)graph->query_cells;
     int32_t count = 0;
     for (int32_t i = 0; i < split->count; i++) {
+        const EsAtom *query = es_kg_query(graph, ES_KG_SPLIT_TRAIN, i);
         int32_t n_rules;
-        es_kg_rules_of(graph, split->atoms[i].predicate, &n_rules);
+        es_kg_rules_of(graph, query->predicate, &n_rules);
         if (split->depths[i] == depth && n_rules > 0) {
             if (atoms != NULL) {
-                atoms[count] = split->atoms[i];
+                memcpy(atoms + (size_t)count * cells, query, cells * sizeof *atoms);
             }
             count++;
         }
@@ -351,12 +351,13 @@ EsStatus es_prove_balance_queries(const EsProveSettings *settings, const EsKnowl
     if (capacity > INT32_MAX) {
         return ES_FAIL(MEMORY, "%zu queries of balanced depths, above %d", capacity, INT32_MAX);
     }
-    ES_TRY(es_allocate(capacity * sizeof *queries->atoms, (void **)&queries->atoms));
+    size_t cells = (size_t)graph->query_cells;
+    ES_TRY(es_allocate(capacity * cells * sizeof *queries->atoms, (void **)&queries->atoms));
     for (int32_t d = settings->min_query_depth; d <= settings->max_query_depth; d++) {
-        EsAtom *atoms = queries->atoms + queries->count;
+        EsAtom *atoms = queries->atoms + (size_t)queries->count * cells;
         int32_t count = list_depth(graph, d, atoms);
-        for (int32_t i = count; count > 0 && i < most; i++) {
-            atoms[i] = atoms[i - count];
+        for (size_t i = (size_t)count * cells; count > 0 && i < (size_t)most * cells; i++) {
+            atoms[i] = atoms[i - (size_t)count * cells];
         }
         queries->count += count > 0 ? most : 0;
     }

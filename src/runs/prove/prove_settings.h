@@ -69,14 +69,18 @@ EsRankingSettings es_prove_settings_ranking(const EsProveSettings *settings, int
 
 // Evenly spaced queries of a split, owned.
 typedef struct EsProveQueries {
-    EsAtom *atoms; // (count)
+    EsAtom *atoms; // (count x query_cells of the graph)
     int32_t count;
 } EsProveQueries;
 
-// `n` 0: all of them.
+// Queries to rank, n of them evenly spaced, 0: all. Those without arguments have no corruption to
+// be ranked against and are left out.
 EsStatus es_prove_queries_create(const EsKnowledgeGraph *graph, EsKgSplit split, int32_t n,
                                  EsProveQueries *queries);
 void es_prove_queries_destroy(EsProveQueries *queries);
+
+// How many such queries there are.
+int32_t es_prove_queries_count(const EsKnowledgeGraph *graph, EsKgSplit split);
 
 // Queries to train on in which every depth comes as often as every other. Deep facts are few, 4 %
 // of those of family; drawn evenly they would hardly be seen.

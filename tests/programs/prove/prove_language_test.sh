@@ -164,7 +164,7 @@ for command in "query r(X,Y)" "query r(a,b)" "query r(X,Y),p(X,Y)" "closure"; do
     expect_part "$command without two clauses" "$err" "rules with negation need every clause, and 2 were passed over"
 done
 run 2 prove query "r(a,b)" --data lost.pl --skip-unknown --closure-limit 0
-expect_part "no closure" "$err" "rules with negation need every clause"
+expect_part "no closure" "$err" "--closure-limit 0 asks for no closure, which rules with negation need"
 
 printf 'p(a,b).\nq(a,c).\nh(X,X) :- p(X,_), \\+ q(X,_).\n' > plain.pl
 run 2 prove closure --data plain.pl
@@ -287,11 +287,38 @@ run 0 prove curve --data positive --split test --min-depth 3 --max-depth 5
 run 0 prove export --data wide --out wide.pl
 run 0 prove closure --data wide.pl --out again.txt
 expect_text "through Prolog, all arities" "$(sort again.txt)" "$(sort wide.txt)"
-for command in "mine" "embed --out e" "eval" "train"; do
-    # shellcheck disable=SC2086 # a command and its options
-    run 2 prove $command --data positive
-    expect_part "$command" "$err" "takes predicates of two arguments, and"
-done
+
+# ranking and training take all of them, what knows pairs alone leaves the others out and says so
+run 0 prove eval --data positive
+expect_part "none has no corruption" "$err" "note: 1 query of the split test is left out: without arguments"
+expect_part "places" "$out" "positive: 2 queries of the split test against 100 corruptions an argument"
+run 0 prove eval --data positive --json
+expect_part "none has no corruption" "$out" '"left_out": 1'
+mkdir -p mixed
+{
+    cat positive/train.txt
+    echo "wet(ann)"
+    echo "reach(a,b,10)"
+    for i in $(seq 1 12); do echo "likes(p$i,q$i)"; echo "knows(p$i,q$i)"; done
+} > mixed/train.txt
+cp positive/rules.txt mixed
+printf 'likes(p1,q1)\nwet(cy)\n' > mixed/valid.txt
+printf 'likes(p2,q2)\nflood.\nreach(a,c,20)\nwet("bob lee")\n' > mixed/test.txt
+run 0 prove mine --data mixed --min-support 5 --held-out 0
+expect_part "mine" "$err" 'note: mining rules takes predicates of two arguments; 8 others are left out, such as "flood" with 0'
+expect_part "mine" "$out" "12       1.000  1.000       0   0.000  likes(x,y) -> knows(x,y)"
+run 0 prove embed --data mixed --out mixed.safetensors --epochs 2 --json
+expect_part "embed" "$err" "note: the embedding takes predicates of two arguments; 8 others are left out"
+expect_part "embed" "$out" '"predicates_left_out": 8'
+run 0 prove eval --data mixed --embedding mixed.safetensors --score confidence
+expect_part "pairs" "$err" "note: 3 queries of the split test are left out: confidences and embeddings are of predicates of two arguments"
+expect_part "pairs" "$out" "mixed: 1 query of the split test"
+run 0 prove train --data mixed --rounds 2 --envs 8 --steps 4 --eval 0 --out mixed_run
+expect_part "training" "$out" "mixed: 3 test queries against 100 corruptions an argument"
+expect_part "training" "$out" "1 query without arguments, and so without corruptions, is left out of the ranking"
+run 0 prove eval --data mixed --search best_first --policy mixed_run/policy.safetensors
+run 2 prove train --data wide --rounds 1 --out wide_run
+expect_part "negation" "$err" "rules with negation are for the closure and for questions"
 
 # a proof of over a million atoms is told, and the others are shown
 {

@@ -189,7 +189,7 @@ TEST(negatives_are_not_known_and_take_sides_in_turn) {
         for (int32_t i = 0; i < MAX_ENVS; i++) {
             EsProofEpisode episode = es_proof_env_episode(env, i);
             EXPECT_EQ(episode.label, episode.episode % 3 == 0);
-            EXPECT_EQ(es_known_atoms_has(known, episode.query), episode.label);
+            EXPECT_EQ(es_known_atoms_has(known, &episode.query), episode.label);
             EXPECT(episode.query.predicate > 0 && episode.query.a > 0 && episode.query.b > 0);
             EsEpisodePlan plan = es_episode_plan(ES_QUERY_UNIFORM, 2, pool.count, settings.seed,
                                                  (uint32_t)i, episode.episode);

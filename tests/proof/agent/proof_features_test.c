@@ -23,6 +23,11 @@ static EsAtom atom_of(const EsKnowledgeGraph *graph, const char *predicate, cons
 
 // --- costs ---
 
+// Cost one rule ahead.
+static int cost_of(const EsProofFeatures *features, EsAtom goal) {
+    return es_proof_features_cost(features, &goal, &NOTHING, 1);
+}
+
 TEST(costs_by_hand) {
     EsKnowledgeGraph *graph = make_small_graph(
         "parent(ann,bob) parent(bob,cy) likes(cy,ann)",
@@ -32,29 +37,29 @@ TEST(costs_by_hand) {
     EsProofFeatures *features = make_features(graph);
     int32_t free = graph->n_constants + 1;
     EsAtom fact = atom_of(graph, "parent", "ann", "bob");
-    EXPECT_EQ(es_proof_features_cost(features, fact, NOTHING, 2), 0);
+    EXPECT_EQ(es_proof_features_cost(features, &fact, &NOTHING, 2), 0);
     EsAtom half = {fact.predicate, fact.a, free};
-    EXPECT_EQ(es_proof_features_cost(features, half, NOTHING, 0), 0);
+    EXPECT_EQ(es_proof_features_cost(features, &half, &NOTHING, 0), 0);
     half.a = es_kg_constant(graph, "cy"); // nobody's parent, and no rule says so
-    EXPECT_EQ(es_proof_features_cost(features, half, NOTHING, 0), ES_PROOF_MAX_COST);
+    EXPECT_EQ(es_proof_features_cost(features, &half, &NOTHING, 0), ES_PROOF_MAX_COST);
     EsAtom grand = atom_of(graph, "grand", "ann", "cy");
-    EXPECT_EQ(es_proof_features_cost(features, grand, NOTHING, 0), 1);
-    EXPECT_EQ(es_proof_features_cost(features, grand, NOTHING, 1), 1);
+    EXPECT_EQ(es_proof_features_cost(features, &grand, &NOTHING, 0), 1);
+    EXPECT_EQ(es_proof_features_cost(features, &grand, &NOTHING, 1), 1);
     // parent(bob,?) and parent(?,bob) both match, though no child of bob's is bob's parent
     EsAtom guess = atom_of(graph, "grand", "bob", "bob");
-    EXPECT_EQ(es_proof_features_cost(features, guess, NOTHING, 2), 1);
+    EXPECT_EQ(es_proof_features_cost(features, &guess, &NOTHING, 2), 1);
     // grand(cy,?) needs parent(cy,?), which nothing gives
     EsAtom odd = atom_of(graph, "odd", "cy", "ann");
-    EXPECT_EQ(es_proof_features_cost(features, odd, NOTHING, 1), 2);
-    EXPECT_EQ(es_proof_features_cost(features, odd, NOTHING, 2), ES_PROOF_MAX_COST);
+    EXPECT_EQ(es_proof_features_cost(features, &odd, &NOTHING, 1), 2);
+    EXPECT_EQ(es_proof_features_cost(features, &odd, &NOTHING, 2), ES_PROOF_MAX_COST);
     odd.a = es_kg_constant(graph, "ann");
-    EXPECT_EQ(es_proof_features_cost(features, odd, NOTHING, 2), 2);
+    EXPECT_EQ(es_proof_features_cost(features, &odd, &NOTHING, 2), 2);
     // a rule whose body nothing can prove
     EsAtom never = atom_of(graph, "never", "ann", "bob");
-    EXPECT_EQ(es_proof_features_cost(features, never, NOTHING, 1), ES_PROOF_MAX_COST);
+    EXPECT_EQ(es_proof_features_cost(features, &never, &NOTHING, 1), ES_PROOF_MAX_COST);
     // a head that does not unify is no rule of the goal
     EsAtom same = atom_of(graph, "same", "ann", "bob");
-    EXPECT_EQ(es_proof_features_cost(features, same, NOTHING, 1), ES_PROOF_MAX_COST);
+    EXPECT_EQ(es_proof_features_cost(features, &same, &NOTHING, 1), ES_PROOF_MAX_COST);
     es_proof_features_destroy(features);
     es_kg_destroy(graph);
 }
@@ -67,20 +72,19 @@ TEST(comparisons_are_no_goals) {
     EsKnowledgeGraph *plain =
         make_small_graph(facts, "p(x,z) p(z,y) -> q(x,y); p(x,z) -> s(x,x)", "");
     EsProofFeatures *features = make_features(graph), *plain_features = make_features(plain);
-    EXPECT_EQ(es_proof_features_cost(features, small_atom(graph, "q(a,c)"), NOTHING, 1), 1);
-    EXPECT_EQ(es_proof_features_cost(features, small_atom(graph, "q(a,V1)"), NOTHING, 1), 1);
-    EXPECT_EQ(es_proof_features_cost(features, small_atom(graph, "s(a,a)"), NOTHING, 1), 1);
+    EXPECT_EQ(cost_of(features, small_atom(graph, "q(a,c)")), 1);
+    EXPECT_EQ(cost_of(features, small_atom(graph, "q(a,V1)")), 1);
+    EXPECT_EQ(cost_of(features, small_atom(graph, "s(a,a)")), 1);
     // what is known to fail is no way to a proof
-    EXPECT_EQ(es_proof_features_cost(features, small_atom(graph, "q(a,a)"), NOTHING, 1),
-              ES_PROOF_MAX_COST);
-    EXPECT_EQ(es_proof_features_cost(plain_features, small_atom(plain, "q(a,a)"), NOTHING, 1), 1);
+    EXPECT_EQ(cost_of(features, small_atom(graph, "q(a,a)")), ES_PROOF_MAX_COST);
+    EXPECT_EQ(cost_of(plain_features, small_atom(plain, "q(a,a)")), 1);
     const char *goals[] = {"q(a,V1)", "q(a,c)", "s(d,d)", "p(V1,V2)"};
     for (size_t i = 0; i < ES_COUNT_OF(goals); i++) {
         float row[ES_PROOF_FEATURES], plain_row[ES_PROOF_FEATURES];
         EsAtom goal = small_atom(graph, goals[i]), plain_goal = small_atom(plain, goals[i]);
-        es_proof_features_describe(features, (EsAtomSpan){&goal, 1}, NOTHING, ES_GOAL_CONSTRAINED,
+        es_proof_features_describe(features, (EsAtomSpan){&goal, 1}, &NOTHING, ES_GOAL_CONSTRAINED,
                                    row);
-        es_proof_features_describe(plain_features, (EsAtomSpan){&plain_goal, 1}, NOTHING,
+        es_proof_features_describe(plain_features, (EsAtomSpan){&plain_goal, 1}, &NOTHING,
                                    ES_GOAL_CONSTRAINED, plain_row);
         for (int e = 0; e < ES_PROOF_FEATURES; e++) {
             EXPECT(row[e] == plain_row[e]);
@@ -93,7 +97,8 @@ TEST(comparisons_are_no_goals) {
     // an open comparison in a state is not taken for a goal without hope
     EsAtom state[2] = {small_atom(graph, "p(a,V1)"), small_atom(graph, "!=(V1,b)")};
     float row[ES_PROOF_FEATURES];
-    es_proof_features_describe(features, (EsAtomSpan){state, 2}, NOTHING, ES_GOAL_CONSTRAINED, row);
+    es_proof_features_describe(features, (EsAtomSpan){state, 2}, &NOTHING, ES_GOAL_CONSTRAINED,
+                               row);
     EXPECT(row[ES_PROOF_FEATURES - 2] == 0.0f);
     EXPECT(row[ES_PROOF_FEATURES - 1] == 1.0f);
     es_proof_features_destroy(features);
@@ -151,7 +156,7 @@ TEST(costs_follow_the_formula) {
         slow.a = i % 4 == 1 ? 0 : slow.a;
         slow.b = i % 4 == 2 ? 0 : slow.b;
         for (int n_ahead = 0; n_ahead <= 2; n_ahead++) {
-            int cost = es_proof_features_cost(features, goal, NOTHING, n_ahead);
+            int cost = es_proof_features_cost(features, &goal, &NOTHING, n_ahead);
             EXPECT_EQ(cost, slow_cost(graph, slow, n_ahead));
             n_of_cost[cost]++;
         }
@@ -228,8 +233,8 @@ static void compare_state(NamesCase *test, EsAtomSpan state) {
         atoms[i] = (EsAtom){turned(atom.predicate, test->graph->n_predicates),
                             turn_term(test->graph, atom.a), turn_term(test->graph, atom.b)};
     }
-    es_proof_features_describe(test->features, state, NOTHING, ES_GOAL_CONSTRAINED, row);
-    es_proof_features_describe(test->other_features, (EsAtomSpan){atoms, state.count}, NOTHING,
+    es_proof_features_describe(test->features, state, &NOTHING, ES_GOAL_CONSTRAINED, row);
+    es_proof_features_describe(test->other_features, (EsAtomSpan){atoms, state.count}, &NOTHING,
                                ES_GOAL_CONSTRAINED, other);
     EXPECT_EQ(memcmp(row, other, sizeof row), 0);
     for (int i = 0; i < ES_PROOF_FEATURES; i++) {
@@ -333,9 +338,9 @@ TEST(a_query_that_is_a_fact_counts_as_one_that_is_none) {
         for (size_t k = 0; k < ES_COUNT_OF(states); k++) {
             float seen[ES_PROOF_FEATURES], row[ES_PROOF_FEATURES], other[ES_PROOF_FEATURES];
             EsAtomSpan state = {states[k], k == 0 ? 1 : 2};
-            es_proof_features_describe(features, state, NOTHING, ES_GOAL_CONSTRAINED, seen);
-            es_proof_features_describe(features, state, fact, ES_GOAL_CONSTRAINED, row);
-            es_proof_features_describe(other_features, state, NOTHING, ES_GOAL_CONSTRAINED, other);
+            es_proof_features_describe(features, state, &NOTHING, ES_GOAL_CONSTRAINED, seen);
+            es_proof_features_describe(features, state, &fact, ES_GOAL_CONSTRAINED, row);
+            es_proof_features_describe(other_features, state, &NOTHING, ES_GOAL_CONSTRAINED, other);
             EXPECT(same_but_statistics(row, other));
             n_changed += !same_but_statistics(row, seen);
         }
@@ -363,12 +368,14 @@ TEST(confidences_of_rules) {
     float row[ES_PROOF_FEATURES];
     int highest = ES_PROOF_GOAL_FEATURES - ES_PROOF_PREDICATE_FEATURES - 2;
     EsAtom goal = small_atom(graph, "likes(b,a)");
-    es_proof_features_describe(features, (EsAtomSpan){&goal, 1}, NOTHING, ES_GOAL_CONSTRAINED, row);
+    es_proof_features_describe(features, (EsAtomSpan){&goal, 1}, &NOTHING, ES_GOAL_CONSTRAINED,
+                               row);
     EXPECT(row[highest] == 0.25f);
     EXPECT_NEAR(row[highest + 1], 1 - 0.75 * 6 / 7, 1e-6);
     EXPECT(row[ES_PROOF_FEATURES - 1] == row[highest + 1]); // the one goal's
     goal = small_atom(graph, "likes(c,a)");
-    es_proof_features_describe(features, (EsAtomSpan){&goal, 1}, NOTHING, ES_GOAL_CONSTRAINED, row);
+    es_proof_features_describe(features, (EsAtomSpan){&goal, 1}, &NOTHING, ES_GOAL_CONSTRAINED,
+                               row);
     EXPECT(row[highest] == 0.25f && row[highest + 1] == 0.25f);
     EXPECT(row[ES_PROOF_FEATURES - 1] == 1.0f); // a fact
     es_proof_features_destroy(features);
@@ -418,7 +425,7 @@ TEST(terminal_states_differ_and_nothing_else_does) {
     for (int outcome = ES_PROOF_PROVED; outcome <= ES_PROOF_ENDED; outcome++) {
         EsAtom atom = es_proof_terminal(graph, (EsProofOutcome)outcome);
         float *row = rows[outcome - ES_PROOF_PROVED], sum = 0;
-        es_proof_features_describe(features, (EsAtomSpan){&atom, 1}, NOTHING, ES_GOAL_CONSTRAINED,
+        es_proof_features_describe(features, (EsAtomSpan){&atom, 1}, &NOTHING, ES_GOAL_CONSTRAINED,
                                    row);
         for (int i = 0; i < ES_PROOF_FEATURES; i++) {
             sum += row[i];
@@ -439,11 +446,11 @@ TEST(the_selected_goal_stands_first) {
     EsAtom state[2] = {{es_kg_predicate(graph, "parent"), free, free + 1},
                        atom_of(graph, "grand", "ann", "cy")};
     float constrained[ES_PROOF_FEATURES], leftmost[ES_PROOF_FEATURES], alone[ES_PROOF_FEATURES];
-    es_proof_features_describe(features, (EsAtomSpan){state, 2}, NOTHING, ES_GOAL_CONSTRAINED,
+    es_proof_features_describe(features, (EsAtomSpan){state, 2}, &NOTHING, ES_GOAL_CONSTRAINED,
                                constrained);
-    es_proof_features_describe(features, (EsAtomSpan){state, 2}, NOTHING, ES_GOAL_LEFTMOST,
+    es_proof_features_describe(features, (EsAtomSpan){state, 2}, &NOTHING, ES_GOAL_LEFTMOST,
                                leftmost);
-    es_proof_features_describe(features, (EsAtomSpan){state + 1, 1}, NOTHING, ES_GOAL_CONSTRAINED,
+    es_proof_features_describe(features, (EsAtomSpan){state + 1, 1}, &NOTHING, ES_GOAL_CONSTRAINED,
                                alone);
     size_t goal_bytes = sizeof(float) * ES_PROOF_GOAL_FEATURES;
     EXPECT_EQ(memcmp(constrained, alone, goal_bytes), 0);

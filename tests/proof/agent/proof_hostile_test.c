@@ -8,6 +8,7 @@
 #include "proof/proof_env_walk.h"
 #include "proof/proof_policy_case.h"
 #include "proof/ranking/embedding_model.h"
+#include "proof/wide_village.h"
 
 #define HEAD_BYTES REFIT_ENV_HEAD_BYTES
 
@@ -21,7 +22,8 @@ typedef struct EnvCase {
     size_t n_bytes;
 } EnvCase;
 
-static EnvCase create_env_case(int skips) {
+// On predicates of two arguments, or of 0 to 4.
+static EnvCase create_env_case(int skips, int is_wide) {
     EnvCase test = {.graph = NULL};
     EsProofEnvSettings settings = es_proof_env_defaults();
     settings.n_envs = 20;
@@ -29,6 +31,12 @@ static EnvCase create_env_case(int skips) {
     settings.skips_unary = skips;
     settings.n_negatives = 2;
     REQUIRE_OK(es_kinship_graph_create(60, 5, &test.graph));
+    if (is_wide) {
+        EsKnowledgeGraph *wide = make_wide_village(test.graph);
+        es_kg_destroy(test.graph);
+        test.graph = wide;
+        settings.max_atoms = 12;
+    }
     REQUIRE_OK(es_proof_env_create(test.graph, &settings, NULL, &test.env));
     for (int step = 0; step < 40; step++) {
         walk_step(test.env);
@@ -66,7 +74,7 @@ static void expect_env_refused(EnvCase *test, const void *member, const void *va
 
 TEST(every_number_of_a_slot_is_checked) {
     for (int skips = 0; skips < 2; skips++) {
-        EnvCase test = create_env_case(skips);
+        EnvCase test = create_env_case(skips, 0);
         const EsProofEnv *env = test.env;
         int32_t C = test.graph->n_constants, P = test.graph->n_predicates, index = 3;
         // an environment that has gone some way
@@ -113,8 +121,43 @@ TEST(every_number_of_a_slot_is_checked) {
     }
 }
 
+// Second cells of queries and of states, and places that a predicate has not.
+TEST(every_number_of_a_second_cell_is_checked) {
+    EnvCase test = create_env_case(0, 1);
+    const EsProofEnv *env = test.env;
+    const EsKnowledgeGraph *graph = test.graph;
+    int32_t C = graph->n_constants, wrong[] = {INT32_MIN, -2, C + 100, INT32_MAX};
+    int n_wide = 0, n_narrow = 0;
+    for (int32_t index = 0; index < env->settings.n_envs; index++) {
+        const EsAtom *query = &env->episodes[index].query, *rest = &env->query_rest[index];
+        const EsAtom *state = es_proof_env_goals(env, index);
+        int arity = graph->arities[query->predicate];
+        for (size_t v = 0; v < ES_COUNT_OF(wrong); v++) {
+            expect_env_refused(&test, &rest->a, &wrong[v], 4, "query[");
+            expect_env_refused(&test, &rest->b, &wrong[v], 4, "query[");
+            expect_env_refused(&test, &rest->predicate, &wrong[v], 4, "query[");
+            if (es_kg_cells(graph, state->predicate) == 2) {
+                expect_env_refused(&test, &state[1].a, &wrong[v], 4, "term in a state");
+                expect_env_refused(&test, &state[1].predicate, &wrong[v], 4, "predicate in a");
+            }
+        }
+        if (arity < 4) { // one more argument than the query has
+            const int32_t *none = arity < 1   ? &query->a
+                                  : arity < 2 ? &query->b
+                                  : arity < 3 ? &rest->a
+                                              : &rest->b;
+            expect_env_refused(&test, none, &(int32_t){1}, 4, "query[");
+        }
+        n_wide += arity > 2;
+        n_narrow += arity <= 2;
+    }
+    EXPECT(n_wide > 3 && n_narrow > 0);
+    REQUIRE_OK(es_proof_env_load(test.env, "saved", test.saved, test.n_bytes));
+    destroy_env_case(&test);
+}
+
 TEST(every_counter_is_checked) {
-    EnvCase test = create_env_case(0);
+    EnvCase test = create_env_case(0, 0);
     const EsProofEnvCounters *counters = &test.env->counters[1];
     const int64_t *words = (const int64_t *)(const void *)counters;
     static const int64_t wrong[] = {INT64_MIN, -1, ES_COUNTER_MAX + 1, INT64_MAX - 1, INT64_MAX};
@@ -136,11 +179,11 @@ TEST(every_counter_is_checked) {
 // An accepted environment can be stepped.
 TEST(changed_environments_are_refused_or_played) {
     int n_all = mutation_count(600), n_refused = 0;
-    for (int skips = 0; skips < 2; skips++) {
-        EnvCase test = create_env_case(skips);
-        Mutator mutator = {.seed = 11 + (uint64_t)skips};
+    for (int kind = 0; kind < 4; kind++) {
+        EnvCase test = create_env_case(kind % 2, kind / 2);
+        Mutator mutator = {.seed = 11 + (uint64_t)kind};
         size_t slots_end = place_of(&test, test.env->states);
-        for (int i = 0; i < n_all / 2; i++) {
+        for (int i = 0; i < n_all / 4; i++) {
             memcpy(test.crafted, test.saved, test.n_bytes);
             mutate_bytes(&mutator, test.crafted, HEAD_BYTES,
                          mutate_draw(&mutator, 2) == 0 ? slots_end : test.n_bytes);

@@ -4,7 +4,10 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "proof/graph/kinship_graph.h"
+#include "proof/agent/proof_policy_inference.h"
+#include "proof/search/proof_curve.h"
+#include "proof/search/prover.h"
+#include "proof/wide_village.h"
 #include "temp_folder.h"
 
 typedef struct TrainingCase {
@@ -25,14 +28,25 @@ static EsProofTrainingSettings small_training(void) {
     return settings;
 }
 
-static TrainingCase make_training(const EsProofTrainingSettings *settings, int n_people,
-                                  int n_threads) {
+// On a village of predicates of two arguments, or of 0 to 4.
+static TrainingCase make_training_on(const EsProofTrainingSettings *settings, int n_people,
+                                     int is_wide, int n_threads) {
     TrainingCase test = {.graph = NULL};
     EsDeviceOptions options = {.n_threads = n_threads};
     REQUIRE_OK(es_kinship_graph_create(n_people, 1, &test.graph));
+    if (is_wide) {
+        EsKnowledgeGraph *wide = make_wide_village(test.graph);
+        es_kg_destroy(test.graph);
+        test.graph = wide;
+    }
     REQUIRE_OK(es_device_open("cpu", &options, &test.device));
     REQUIRE_OK(es_proof_training_create(test.device, test.graph, settings, &test.training));
     return test;
+}
+
+static TrainingCase make_training(const EsProofTrainingSettings *settings, int n_people,
+                                  int n_threads) {
+    return make_training_on(settings, n_people, 0, n_threads);
 }
 
 static void destroy_training(TrainingCase *test) {
@@ -89,8 +103,15 @@ static EsProofTrainingSettings small_search_training(void) {
     return settings;
 }
 
-static void compare_threads(EsProofTrainingSettings settings) {
-    TrainingCase one = make_training(&settings, 60, 1), two = make_training(&settings, 60, 2);
+// States of wide atoms have more cells.
+static EsProofTrainingSettings widen(EsProofTrainingSettings settings) {
+    settings.env.max_atoms = 12;
+    return settings;
+}
+
+static void compare_threads(EsProofTrainingSettings settings, int is_wide) {
+    TrainingCase one = make_training_on(&settings, 60, is_wide, 1);
+    TrainingCase two = make_training_on(&settings, 60, is_wide, 2);
     train(&one, 4);
     train(&two, 4);
     Saved a = save(&one, "one"), b = save(&two, "two");
@@ -103,17 +124,20 @@ static void compare_threads(EsProofTrainingSettings settings) {
 }
 
 TEST(threads_change_no_bit) {
-    compare_threads(small_training());
-    compare_threads(small_search_training());
+    compare_threads(small_training(), 0);
+    compare_threads(small_search_training(), 0);
+    compare_threads(widen(small_training()), 1);
+    compare_threads(widen(small_search_training()), 1);
 }
 
-static void compare_with_resumed(EsProofTrainingSettings settings) {
-    TrainingCase whole = make_training(&settings, 60, 1), first = make_training(&settings, 60, 1);
+static void compare_with_resumed(EsProofTrainingSettings settings, int is_wide) {
+    TrainingCase whole = make_training_on(&settings, 60, is_wide, 1);
+    TrainingCase first = make_training_on(&settings, 60, is_wide, 1);
     train(&whole, 6);
     train(&first, 2);
     Saved middle = save(&first, "middle");
     destroy_training(&first);
-    TrainingCase second = make_training(&settings, 60, 2);
+    TrainingCase second = make_training_on(&settings, 60, is_wide, 2);
     train(&second, 1); // what it did before does not matter
     REQUIRE_OK(es_proof_training_load(second.training, middle.weights, middle.state));
     EXPECT_EQ(es_proof_training_rounds_done(second.training), 2);
@@ -125,8 +149,10 @@ static void compare_with_resumed(EsProofTrainingSettings settings) {
 }
 
 TEST(a_checkpoint_goes_on_with_the_same_bits) {
-    compare_with_resumed(small_training());
-    compare_with_resumed(small_search_training());
+    compare_with_resumed(small_training(), 0);
+    compare_with_resumed(small_search_training(), 0);
+    compare_with_resumed(widen(small_training()), 1);
+    compare_with_resumed(widen(small_search_training()), 1);
 }
 
 TEST(other_files_are_refused) {
@@ -217,5 +243,58 @@ TEST(it_learns_to_prove) {
     printf("  positives proved: %.3f in the first rounds, %.3f in the last of 100\n", before,
            after);
     EXPECT(after > before + 0.15);
+    destroy_training(&test);
+}
+
+// Test queries whose shortest proof has three or four steps, and how many of them a search proves
+// within 20 expansions; policy NULL: equal probabilities.
+static EsProofTally count_proofs(const TrainingCase *test, const EsProofPolicy *policy,
+                                 EsSearchKind kind) {
+    const EsQuerySplit *split = &test->graph->splits[ES_KG_SPLIT_TEST];
+    EsThreadPool *pool = es_proof_training_pool(test->training);
+    EsProofSearchSettings settings = es_proof_search_defaults();
+    EsProverSettings prover = es_prover_defaults();
+    EsProverReport report;
+    EsProofGuides guides = {.n_guides = 0};
+    EsProofCurve *curve = NULL;
+    settings.kind = kind;
+    settings.max_expanded = 20;
+    settings.max_depth = 6;
+    settings.max_atoms = prover.max_atoms = 12;
+    settings.value_weight = policy != NULL ? 4 : 0;
+    prover.max_depth = 4;
+    REQUIRE_OK(es_prover_find_depths(test->graph, &prover, pool, split->atoms, split->count,
+                                     split->depths, &report));
+    if (policy != NULL) {
+        REQUIRE_OK(es_proof_guides_create(policy, es_thread_pool_size(pool), &guides));
+    }
+    REQUIRE_OK(es_proof_curve_create(test->graph, &settings, guides.guides, pool, split->atoms,
+                                     split->count, &curve));
+    EsProofTally tally = es_proof_curve_tally(curve, split->depths, 3, 4, settings.max_expanded);
+    es_proof_curve_destroy(curve);
+    es_proof_guides_destroy(&guides);
+    return tally;
+}
+
+TEST(it_learns_on_predicates_of_0_to_4_arguments) {
+    EsProofTrainingSettings settings = widen(small_search_training());
+    settings.env.n_envs = 64;
+    settings.policy.embed = 32;
+    settings.policy.hidden = 64;
+    settings.ppo.rate = 0.005f;
+    settings.ppo.entropy_start = 0.1f;
+    settings.ppo.entropy_end = 0.05f;
+    settings.schedule.n_rounds = 80;
+    TrainingCase test = make_training_on(&settings, 100, 1, 2);
+    train(&test, 80);
+    EsProofTally trained =
+        count_proofs(&test, es_proof_training_policy(test.training), ES_SEARCH_BEST_FIRST);
+    EsProofTally uniform = count_proofs(&test, NULL, ES_SEARCH_BEST_FIRST);
+    EsProofTally breadth = count_proofs(&test, NULL, ES_SEARCH_BREADTH);
+    printf("  of %d test queries of 3 and 4 steps, within 20 expansions: %d trained, %d uniform "
+           "best-first, %d breadth-first\n",
+           trained.n_queries, trained.n_proved, uniform.n_proved, breadth.n_proved);
+    EXPECT(trained.n_proved > 2 * uniform.n_proved);
+    EXPECT(trained.n_proved > 2 * breadth.n_proved);
     destroy_training(&test);
 }

@@ -33,8 +33,8 @@ TEST(known_are_facts_and_queries_of_all_splits) {
     for (int32_t p = 1; p <= graph->n_predicates; p++) {
         for (int32_t ab = 0; ab < 100; ab++) {
             EsAtom atom = {p, 1 + ab / 10, 1 + ab % 10};
-            EXPECT_EQ(es_known_atoms_has(known, atom), find_known(graph, atom));
-            n_known += es_known_atoms_has(known, atom);
+            EXPECT_EQ(es_known_atoms_has(known, &atom), find_known(graph, atom));
+            n_known += es_known_atoms_has(known, &atom);
         }
     }
     EXPECT_EQ(n_known, 10);
@@ -51,7 +51,7 @@ TEST(all_corruptions_are_those_not_known_by_number) {
     EXPECT_EQ(es_corruptions_capacity(known), 9);
     // c0 has p to c1..c5: left are c0, c6, c7, c8, c9
     static const int32_t tails[] = {1, 7, 8, 9, 10};
-    EXPECT_EQ(es_corruptions_list(known, &settings, query, ES_CORRUPT_TAIL, 0, atoms), 5);
+    EXPECT_EQ(es_corruptions_list(known, &settings, &query, ES_CORRUPT_TAIL, 0, atoms), 5);
     for (int i = 0; i < 5; i++) {
         EXPECT_EQ(atoms[i].predicate, query.predicate);
         EXPECT_EQ(atoms[i].a, query.a);
@@ -59,7 +59,7 @@ TEST(all_corruptions_are_those_not_known_by_number) {
     }
     // p(c1,c1) and p(c8,c1) are known
     static const int32_t heads[] = {3, 4, 5, 6, 7, 8, 10};
-    EXPECT_EQ(es_corruptions_list(known, &settings, query, ES_CORRUPT_HEAD, 0, atoms), 7);
+    EXPECT_EQ(es_corruptions_list(known, &settings, &query, ES_CORRUPT_HEAD, 0, atoms), 7);
     for (int i = 0; i < 7; i++) {
         EXPECT_EQ(atoms[i].a, heads[i]);
         EXPECT_EQ(atoms[i].b, query.b);
@@ -76,7 +76,7 @@ TEST(some_corruptions_are_a_prefix_of_one_order) {
     int32_t last_first = 0;
     for (uint64_t seed = 0; seed < 30; seed++) {
         EsCorruptionSettings settings = {.seed = seed};
-        int32_t n = es_corruptions_list(known, &settings, query, ES_CORRUPT_TAIL, 50, all);
+        int32_t n = es_corruptions_list(known, &settings, &query, ES_CORRUPT_TAIL, 50, all);
         EXPECT_EQ(n, 5);
         unsigned seen = 0;
         for (int32_t i = 0; i < n; i++) {
@@ -85,7 +85,7 @@ TEST(some_corruptions_are_a_prefix_of_one_order) {
             seen |= 1u << all[i].b;
         }
         for (int32_t count = 1; count <= 5; count++) {
-            EXPECT_EQ(es_corruptions_list(known, &settings, query, ES_CORRUPT_TAIL, count, some),
+            EXPECT_EQ(es_corruptions_list(known, &settings, &query, ES_CORRUPT_TAIL, count, some),
                       count);
             EXPECT(memcmp(some, all, (size_t)count * sizeof *all) == 0);
         }
@@ -131,12 +131,12 @@ TEST(single_draws_are_uniform_over_what_is_left) {
         int counts[11] = {0}, list_counts[11] = {0};
         for (uint64_t draw = 0; draw < N_DRAWS; draw++) {
             uint64_t number = draw << 28; // also beyond 32 bits
-            EXPECT(es_corruption_draw(known, &settings, query, ES_CORRUPT_TAIL, number, &atom));
-            EXPECT(es_corruption_draw(known, &settings, query, ES_CORRUPT_TAIL, number, &again));
+            EXPECT(es_corruption_draw(known, &settings, &query, ES_CORRUPT_TAIL, number, &atom));
+            EXPECT(es_corruption_draw(known, &settings, &query, ES_CORRUPT_TAIL, number, &again));
             EXPECT_EQ(es_atom_compare(&atom, &again), 0);
             counts[atom.b]++;
             EsCorruptionSettings other = {.seed = draw};
-            EXPECT_EQ(es_corruptions_list(known, &other, query, ES_CORRUPT_TAIL, 1, list), 1);
+            EXPECT_EQ(es_corruptions_list(known, &other, &query, ES_CORRUPT_TAIL, 1, list), 1);
             list_counts[list[0].b]++;
         }
         expect_uniform(counts, cases[i].left, cases[i].n_left, N_DRAWS);
@@ -157,21 +157,21 @@ TEST(domains_confine_replacements) {
     REQUIRE_OK(es_known_atoms_create(graph, &known));
     EsCorruptionSettings settings = {.seed = 1, .uses_domains = 1};
     EsAtom atoms[MAX_ATOMS], atom, query = find_atom(graph, "p", "a1", "x1");
-    EXPECT_EQ(es_corruptions_list(known, &settings, query, ES_CORRUPT_HEAD, 0, atoms), 2);
+    EXPECT_EQ(es_corruptions_list(known, &settings, &query, ES_CORRUPT_HEAD, 0, atoms), 2);
     EXPECT_EQ(atoms[0].a, es_kg_constant(graph, "a2"));
     EXPECT_EQ(atoms[1].a, es_kg_constant(graph, "a3"));
-    EXPECT_EQ(es_corruptions_list(known, &settings, query, ES_CORRUPT_TAIL, 100, atoms), 2);
+    EXPECT_EQ(es_corruptions_list(known, &settings, &query, ES_CORRUPT_TAIL, 100, atoms), 2);
     EXPECT_EQ(atoms[0].b + atoms[1].b, es_kg_constant(graph, "x2") + es_kg_constant(graph, "x3"));
     // a domain of one has nothing to offer
     EsAtom single = find_atom(graph, "p", "lone", "x1");
-    EXPECT_EQ(es_corruptions_list(known, &settings, single, ES_CORRUPT_HEAD, 10, atoms), 0);
-    EXPECT_EQ(es_corruption_draw(known, &settings, single, ES_CORRUPT_HEAD, 3, &atom), 0);
+    EXPECT_EQ(es_corruptions_list(known, &settings, &single, ES_CORRUPT_HEAD, 10, atoms), 0);
+    EXPECT_EQ(es_corruption_draw(known, &settings, &single, ES_CORRUPT_HEAD, 3, &atom), 0);
     EXPECT_EQ(es_atom_compare(&atom, &single), 0);
     // without a domain: any of the eight, less itself and a2, whose p(a2,x2) is known
     EsAtom untyped = find_atom(graph, "p", "free", "x2");
-    EXPECT_EQ(es_corruptions_list(known, &settings, untyped, ES_CORRUPT_HEAD, 0, atoms), 6);
+    EXPECT_EQ(es_corruptions_list(known, &settings, &untyped, ES_CORRUPT_HEAD, 0, atoms), 6);
     settings.uses_domains = 0;
-    EXPECT_EQ(es_corruptions_list(known, &settings, single, ES_CORRUPT_HEAD, 0, atoms), 6);
+    EXPECT_EQ(es_corruptions_list(known, &settings, &single, ES_CORRUPT_HEAD, 0, atoms), 6);
     es_known_atoms_destroy(known);
     es_kg_destroy(graph);
 }
@@ -185,9 +185,9 @@ TEST(nothing_is_left_where_all_is_known) {
     EsCorruptionSettings settings = {.seed = 1};
     EsAtom query = find_atom(graph, "p", "a", "b");
     for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
-        EXPECT_EQ(es_corruptions_list(known, &settings, query, (EsCorruptSide)side, 0, atoms), 0);
-        EXPECT_EQ(es_corruptions_list(known, &settings, query, (EsCorruptSide)side, 7, atoms), 0);
-        EXPECT_EQ(es_corruption_draw(known, &settings, query, (EsCorruptSide)side, 0, &atom), 0);
+        EXPECT_EQ(es_corruptions_list(known, &settings, &query, (EsCorruptSide)side, 0, atoms), 0);
+        EXPECT_EQ(es_corruptions_list(known, &settings, &query, (EsCorruptSide)side, 7, atoms), 0);
+        EXPECT_EQ(es_corruption_draw(known, &settings, &query, (EsCorruptSide)side, 0, &atom), 0);
     }
     es_known_atoms_destroy(known);
     es_kg_destroy(graph);
@@ -210,11 +210,11 @@ TEST(no_fact_of_family_is_drawn) {
     EsAtom atoms[100], atom;
     for (int32_t i = 0; i < test->count; i += 50) {
         EsCorruptSide side = (EsCorruptSide)(i / 50 % 2);
-        EXPECT_EQ(es_corruptions_list(known, &settings, test->atoms[i], side, 100, atoms), 100);
+        EXPECT_EQ(es_corruptions_list(known, &settings, &test->atoms[i], side, 100, atoms), 100);
         for (int32_t k = 0; k < 100; k++) {
             EXPECT(!es_kg_has_fact(graph, atoms[k]) && !find_known(graph, atoms[k]));
         }
-        EXPECT(es_corruption_draw(known, &settings, test->atoms[i], side, 1, &atom));
+        EXPECT(es_corruption_draw(known, &settings, &test->atoms[i], side, 1, &atom));
         EXPECT(!find_known(graph, atom));
     }
     es_known_atoms_destroy(known);

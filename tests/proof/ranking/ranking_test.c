@@ -235,7 +235,7 @@ TEST(figures_by_hand) {
     for (int32_t q = 0; q < village.count; q++) {
         for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
             int32_t n = es_corruptions_list(village.known, &settings.corruptions,
-                                            village.queries[q], (EsCorruptSide)side, 0, negatives);
+                                            &village.queries[q], side, 0, negatives);
             int32_t n_better = 0, n_tied = 0;
             for (int32_t i = 0; i < n; i++) {
                 n_better += mix(negatives[i]) > mix(village.queries[q]);
