@@ -388,6 +388,14 @@ EsStatus es_grow_episode_open_policy(const EsEpisodeRunner *runner, const char *
     return es_policy_open(text, &context, policy);
 }
 
+void es_grow_episode_warn_outside(const EsPolicy *policy, const EsGrowthSettings *settings,
+                                  const char *name) {
+    char outside[ES_POLICY_OUTSIDE_BYTES];
+    if (es_policy_describe_outside(policy, settings, outside)) {
+        es_log(ES_LOG_WARNING, "%s: its training did not cover this run: %s", name, outside);
+    }
+}
+
 EsStatus es_grow_episode_create_policy(const EsEpisodeRunner *runner, int64_t n_envs,
                                        EsPolicy **policy) {
     EsPolicyContext context = policy_context(runner);

@@ -73,6 +73,10 @@ void es_grow_episode_destroy(EsEpisodeRunner *runner);
 EsStatus es_grow_episode_open_policy(const EsEpisodeRunner *runner, const char *text,
                                      EsPolicy **policy);
 
+// Warns, in one line, where the training of the policy `name` did not cover such hosts.
+void es_grow_episode_warn_outside(const EsPolicy *policy, const EsGrowthSettings *settings,
+                                  const char *name);
+
 // The policy that this run trains, with fresh weights, for n_envs environments.
 EsStatus es_grow_episode_create_policy(const EsEpisodeRunner *runner, int64_t n_envs,
                                        EsPolicy **policy);

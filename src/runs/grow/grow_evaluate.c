@@ -124,6 +124,9 @@ static EsStatus open_variant(Contest *contest, const char *name, const char *tex
         return ES_STATUS_OK;
     }
     ES_TRY(es_grow_episode_open_policy(contest->runner, text, policy));
+    if (contest->run == NULL) { // at the start, before the run
+        es_grow_episode_warn_outside(*policy, es_growth_settings(contest->runner->growth), name);
+    }
     if (es_policy_kind(*policy) == ES_POLICY_LEARNED) {
         es_policy_set_greedy(*policy, evaluation->is_greedy);
     }

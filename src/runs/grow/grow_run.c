@@ -107,25 +107,35 @@ static EsStatus create_runner(EsGrowRun *grow) {
                                        &grow->runner);
 }
 
-// Makes the policy's file name the smallest task as well; its context has the largest.
-static void include_smallest(EsGrowRun *grow) {
+// Slots, steps and budget of the smallest task; the runner has those of the largest.
+static EsGrowthSettings find_smallest(const EsGrowRun *grow) {
     EsGrowthSettings settings = *es_growth_settings(grow->runner.growth);
     EsTask smallest;
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots = 0;
     es_task_smallest(&grow->settings->tasks, &smallest);
-    settings.n_slots = 1; // of those that are asked for a host may lack some
+    EsStatus status = es_slots_parse(&smallest.host, smallest.slots, slots, &n_slots);
+    ES_ASSERT(status == ES_STATUS_OK); // they are the host's own
+    settings.n_slots = n_slots;
     settings.episode_steps = smallest.n_steps;
     settings.n_host_parameters = (int32_t)es_host_parameter_count(&smallest.host);
     settings.max_parameters = smallest.max_parameters;
-    es_policy_include_host(grow->policy, &settings);
+    return settings;
 }
 
 static EsStatus create_policy(EsGrowRun *grow) {
-    if (!grow->is_trained) {
-        return es_grow_episode_open_policy(&grow->runner, grow->settings->policy, &grow->policy);
+    const char *name = grow->settings->policy;
+    EsGrowthSettings smallest =
+        has_tasks(grow) ? find_smallest(grow) : *es_growth_settings(grow->runner.growth);
+    if (grow->is_trained) {
+        ES_TRY(es_grow_episode_create_policy(&grow->runner, grow->settings->n_envs, &grow->policy));
+        es_policy_include_host(grow->policy, &smallest);
+        return ES_STATUS_OK;
     }
-    ES_TRY(es_grow_episode_create_policy(&grow->runner, grow->settings->n_envs, &grow->policy));
+    ES_TRY(es_grow_episode_open_policy(&grow->runner, name, &grow->policy));
+    es_grow_episode_warn_outside(grow->policy, es_growth_settings(grow->runner.growth), name);
     if (has_tasks(grow)) {
-        include_smallest(grow);
+        es_grow_episode_warn_outside(grow->policy, &smallest, name);
     }
     return ES_STATUS_OK;
 }
@@ -139,7 +149,8 @@ static EsStatus create_parts(EsGrowRun *grow) {
                           "a smaller --envs"));
     grow->is_trained = es_grow_settings_train(settings);
     ES_TRY(explain_memory(create_policy(grow), settings, "the policy and its episodes",
-                          "a smaller --envs, --hidden or --episode-steps"));
+                          has_tasks(grow) ? "a smaller --envs, --hidden or --tasks.steps"
+                                          : "a smaller --envs, --hidden or --episode-steps"));
     ES_TRY(es_grow_evaluate_check(&grow->runner));
     ES_TRY(es_state_hash_create(grow->device, settings->n_envs + 1, &grow->hash));
     ES_TRY(es_allocate(sizeof *grow->endings * n_envs, (void **)&grow->endings));
