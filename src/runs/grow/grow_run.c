@@ -99,7 +99,8 @@ static EsStatus create_runner(EsGrowRun *grow) {
         return ES_FAIL(UNSUPPORTED, "[tasks] groups = %d: tasks run on the CPU alone, for now",
                        grow->settings->tasks.n_groups);
     }
-    es_task_largest(&grow->settings->tasks, &largest);
+    es_task_largest(&grow->settings->tasks, (uint64_t)grow->settings->run.seed, ES_TASK_POOLS_MOST,
+                    &largest);
     ES_TRY(es_host_check(&largest.host));
     grow->runner_settings = es_grow_settings_of_task(grow->settings, &largest,
                                                      es_grow_settings_group_envs(grow->settings));
@@ -197,7 +198,44 @@ void es_grow_run_destroy(EsGrowRun *grow) {
     es_release(grow);
 }
 
+// --- groups of a task ---
+
+static EsStatus open_group(EsGrowRun *grow, Group *group) {
+    ES_TRY(
+        es_grow_episode_create_task(&group->settings, &group->task, 1, grow->device, &group->own));
+    group->runner = &group->own;
+    ES_TRY(grow->is_trained
+               ? es_grow_episode_create_actor(&group->own, grow->policy, &group->policy)
+               : es_grow_episode_open_policy(&group->own, grow->settings->policy, &group->policy));
+    return es_grow_events_create(group->own.growth, group->n_envs, &group->events);
+}
+
+static void close_group(Group *group) {
+    es_grow_events_destroy(group->events);
+    es_grow_episode_destroy_policy(&group->own, group->policy);
+    es_grow_episode_destroy(&group->own);
+}
+
 // --- memory ---
+
+// A group with the largest task of so many pools: its images, hosts with up to n_seeds, the policy
+// that acts on them, and static hosts where the comparison has such.
+static EsStatus measure_group(EsGrowRun *grow, EsTaskPools pools, int n_seeds, size_t *bytes) {
+    int n_envs = es_grow_settings_group_envs(grow->settings);
+    Group group = {.n_envs = n_envs};
+    size_t before = es_allocation_held(), episode_bytes = 0;
+    es_task_largest(&grow->settings->tasks, (uint64_t)grow->settings->run.seed, pools, &group.task);
+    group.settings = es_grow_settings_of_task(grow->settings, &group.task, n_envs + 1);
+    EsStatus status = open_group(grow, &group);
+    *bytes = es_allocation_held() - before;
+    if (status == ES_STATUS_OK) {
+        status = es_growth_episode_bytes(group.own.growth, n_envs + 1, n_seeds, &episode_bytes);
+    }
+    *bytes += episode_bytes +
+              (es_grow_evaluate_has_static(grow->settings) ? group.own.hosts_bytes : 0);
+    close_group(&group);
+    return status;
+}
 
 // Hosts with up to n_seeds, those of the comparison included where it has its own: fewer, or static
 // ones, whose size is not known yet and taken to be that of the others.
@@ -209,10 +247,12 @@ static EsStatus find_host_bytes(EsGrowRun *grow, int n_seeds, size_t *bytes) {
     int n_sets = (n_own < settings->n_envs) + es_grow_evaluate_has_static(settings);
     int64_t n_episodes = (int64_t)settings->run.n_rounds * settings->n_envs;
     size_t compared_bytes = 0;
-    if (has_tasks(grow)) { // one group at a time, at most as large as the runner's host
-        size_t n_hosts = (size_t)es_grow_settings_group_envs(settings);
-        ES_TRY(es_growth_episode_bytes(growth, (int64_t)n_hosts + 1, n_seeds, bytes));
-        *bytes += grow->runner.hosts_bytes / n_hosts * (n_hosts + 1) * (n_sets > 1 ? 2 : 1);
+    *bytes = 0;
+    if (has_tasks(grow)) { // one group at a time
+        for (int pools = ES_TASK_POOLS_LEAST; pools <= ES_TASK_POOLS_MOST; pools++) {
+            ES_TRY(measure_group(grow, (EsTaskPools)pools, n_seeds, &compared_bytes));
+            *bytes = ES_MAX(*bytes, compared_bytes);
+        }
         return ES_STATUS_OK;
     }
     ES_TRY(es_growth_episode_bytes(growth, n_episodes, n_seeds, bytes));
@@ -504,22 +544,6 @@ static EsStatus run_group(EsGrowRun *grow, EsRoundReport *report) {
     return es_growth_append_state(group->runner->growth, grow->hash);
 }
 
-static EsStatus open_group(EsGrowRun *grow, Group *group) {
-    ES_TRY(
-        es_grow_episode_create_task(&group->settings, &group->task, 1, grow->device, &group->own));
-    group->runner = &group->own;
-    ES_TRY(grow->is_trained
-               ? es_grow_episode_create_actor(&group->own, grow->policy, &group->policy)
-               : es_grow_episode_open_policy(&group->own, grow->settings->policy, &group->policy));
-    return es_grow_events_create(group->own.growth, group->n_envs, &group->events);
-}
-
-static void close_group(Group *group) {
-    es_grow_events_destroy(group->events);
-    es_grow_episode_destroy_policy(&group->own, group->policy);
-    es_grow_episode_destroy(&group->own);
-}
-
 // Hands the rows of the group to the policy that learns. What is easy or hard about a task is no
 // merit of a decision: an episode counts relative to the mean of the others of its group, which do
 // not depend on its decisions, so that the expected gradient stays what it is.
@@ -527,7 +551,7 @@ static EsStatus collect_rows(EsGrowRun *grow, const Group *group) {
     double *baseline = NULL, sum = 0;
     const double *totals = es_reward_totals(group->runner->reward);
     size_t n = (size_t)group->n_envs;
-    int is_relative = grow->settings->tasks.is_relative && n > 1;
+    int is_relative = grow->settings->tasks.is_relative; // of 2 or more, as was checked
     ES_TRY(es_allocate(sizeof *baseline * n, (void **)&baseline));
     for (size_t e = 0; e < n; e++) {
         sum += totals[e];

@@ -235,7 +235,8 @@ typedef struct Source {
     const EsTaskSettings *settings;
     uint64_t seed;
     uint32_t number;
-    int end; // -1: the least, 1: the most, 0: draws
+    int end;       // -1: the least, 1: the most, 0: draws
+    int pools_end; // of the number of pools, likewise
 } Source;
 
 static uint32_t draw_word(const Source *source, int which, int index) {
@@ -250,10 +251,11 @@ static double draw_number(const Source *source, int which, int index) {
     EsStatus status = parse_range(source->settings, which, &range);
     ES_ASSERT(status == ES_STATUS_OK); // they were checked
     uint32_t word = draw_word(source, which, index);
-    if (source->end != 0) {
+    int end = which == ES_TASK_POOLS ? source->pools_end : source->end;
+    if (end != 0) {
         double last = range.numbers[0];
         for (int k = 1; k < range.n; k++) {
-            last = (range.numbers[k] - last) * source->end > 0 ? range.numbers[k] : last;
+            last = (range.numbers[k] - last) * end > 0 ? range.numbers[k] : last;
         }
         return last;
     }
@@ -278,7 +280,8 @@ static int draw_whole(const Source *source, int which, int index) {
     return (int)draw_number(source, which, index);
 }
 
-// Pools in blocks drawn by lot, as many as leave SIDE_LEAST pixels.
+// Pools in blocks drawn by lot, at an end of the ranges in the last ones; as many as leave
+// SIDE_LEAST pixels.
 static void draw_pools(const Source *source, EsHostSpec *host) {
     int n = ES_MIN(draw_whole(source, ES_TASK_POOLS, 0), host->n_blocks);
     while (n > 0 && host->image_size >> n < SIDE_LEAST) {
@@ -286,7 +289,8 @@ static void draw_pools(const Source *source, EsHostSpec *host) {
     }
     EsRandom4 key = es_random_draw(source->seed, source->number, ES_PURPOSE_TASK, ES_TASK_POOLS, 1);
     for (int i = 0; i < n; i++) {
-        host->blocks[es_random_permute((uint32_t)i, (uint32_t)host->n_blocks, key)].has_pool = 1;
+        uint32_t drawn = es_random_permute((uint32_t)i, (uint32_t)host->n_blocks, key);
+        host->blocks[source->end == 0 ? (int)drawn : host->n_blocks - 1 - i].has_pool = 1;
     }
 }
 
@@ -407,17 +411,21 @@ static void draw(const Source *source, EsTask *task) {
 }
 
 void es_task_draw(const EsTaskSettings *settings, uint64_t seed, int64_t number, EsTask *task) {
-    const Source source = {settings, seed, (uint32_t)number, 0};
+    const Source source = {.settings = settings, .seed = seed, .number = (uint32_t)number};
     draw(&source, task);
 }
 
-void es_task_largest(const EsTaskSettings *settings, EsTask *task) {
-    const Source source = {settings, 0, 0, 1};
+void es_task_largest(const EsTaskSettings *settings, uint64_t seed, EsTaskPools pools,
+                     EsTask *task) {
+    const Source source = {.settings = settings,
+                           .seed = seed,
+                           .end = 1,
+                           .pools_end = pools == ES_TASK_POOLS_MOST ? 1 : -1};
     draw(&source, task);
 }
 
 void es_task_smallest(const EsTaskSettings *settings, EsTask *task) {
-    const Source source = {settings, 0, 0, -1};
+    const Source source = {.settings = settings, .end = -1, .pools_end = -1};
     draw(&source, task);
 }
 
@@ -442,6 +450,42 @@ EsGrowSettings es_grow_settings_of_task(const EsGrowSettings *settings, const Es
     return own;
 }
 
+// Settings of one task that are drawn instead, and would be ignored. Compared with the defaults, not
+// with what was given: the configuration of a run that is resumed names every key.
+static EsStatus check_ignored(const EsGrowSettings *settings) {
+    EsGrowSettings usual;
+    es_grow_run_config(&usual);
+    const struct {
+        int is_changed;
+        const char *option, *instead;
+    } ignored[] = {
+        {strcmp(settings->task, usual.task) != 0, "--task",
+         "--tasks.blocks, base, width, kernel and pools describe hosts"},
+        {strcmp(settings->slots, usual.slots) != 0, "--slots", "set --tasks.slots"},
+        {settings->episode_steps != usual.episode_steps, "--episode-steps", "set --tasks.steps"},
+        {settings->batch != usual.batch, "--batch", "set --tasks.batch"},
+        {settings->step_batches != usual.step_batches, "--step-batches", "set --tasks.step_batches"},
+        {settings->max_parameters != usual.max_parameters, "--max-params",
+         "set --tasks.budget, in parameters of the host"},
+        {settings->host_learning_rate != usual.host_learning_rate, "--grow.host_rate",
+         "set --tasks.learning_rate"},
+        {settings->seed_learning_rate != usual.seed_learning_rate, "--grow.seed_rate",
+         "set --tasks.seed_factor, over the host's"},
+        {settings->keep_best > 0, "--keep-best", "it is for runs of one task"},
+        {settings->data.name[0] != '\0', "--data", "it is for runs of one task"},
+        {settings->data_split != 0, "--data-split", "it is for runs of one task"},
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(ignored); i++) {
+        if (ignored[i].is_changed) {
+            return ES_FAIL(CONFIG,
+                           "[tasks] groups = %d draws hosts, data and training, and %s would be "
+                           "ignored: %s",
+                           settings->tasks.n_groups, ignored[i].option, ignored[i].instead);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
 EsStatus es_grow_settings_check_tasks(const EsGrowSettings *settings) {
     int n_groups = settings->tasks.n_groups;
     if (n_groups == 0) {
@@ -459,12 +503,14 @@ EsStatus es_grow_settings_check_tasks(const EsGrowSettings *settings) {
                        "host; --policy.version=2 is for any",
                        n_groups);
     }
-    if (settings->keep_best > 0 || settings->data.name[0] != '\0' || settings->data_split != 0) {
-        return ES_FAIL(CONFIG, "[tasks] draws hosts and data: --%s is for runs of one task",
-                       settings->keep_best > 0          ? "keep-best"
-                       : settings->data.name[0] != '\0' ? "data"
-                                                        : "data-split");
+    if (es_grow_settings_train(settings) && settings->tasks.is_relative &&
+        settings->n_envs == n_groups) {
+        return ES_FAIL(CONFIG,
+                       "[tasks] relative = on needs others to compare with, and %d hosts (--envs) "
+                       "in %d groups are one each; a larger --envs, or --tasks.relative=off",
+                       settings->n_envs, n_groups);
     }
+    ES_TRY(check_ignored(settings));
     return es_tasks_check(&settings->tasks);
 }
 

@@ -88,9 +88,14 @@ EsStatus es_tasks_check(const EsTaskSettings *settings);
 // For settings that were checked.
 void es_task_draw(const EsTaskSettings *settings, uint64_t seed, int64_t number, EsTask *task);
 
-// The task with the most of everything, which takes the most memory and time, and slots and steps
-// that a policy must have room for; and the one with the least.
-void es_task_largest(const EsTaskSettings *settings, EsTask *task);
+// The task with the most of everything. Pools pull two ways: with the most of them it has the most
+// slots, which a policy must have room for; with the fewest its maps stay large, which takes the
+// most memory and time. In both they stand as late as they can, and the images are of the seed.
+typedef enum EsTaskPools { ES_TASK_POOLS_LEAST, ES_TASK_POOLS_MOST } EsTaskPools;
+void es_task_largest(const EsTaskSettings *settings, uint64_t seed, EsTaskPools pools,
+                     EsTask *task);
+
+// The task with the least of everything.
 void es_task_smallest(const EsTaskSettings *settings, EsTask *task);
 
 // --- settings ---
