@@ -25,11 +25,11 @@ typedef struct EsLearned {
     EsPolicyRanges trained;       // and of those that it was trained on
 
     // training, else NULL
-    EsPpo *ppo;            // owned; NULL of an actor, which keeps rows for another policy
-    EsRollout *rollout;    // owned
-    int64_t t;             // the row that is decided or recorded next
-    int is_decided;        // it was decided and waits for its reward
-    int is_elsewhere;      // rows are written on a device (decision_device.h) and come back whole
+    EsPpo *ppo;         // owned; NULL of an actor, which keeps rows for another policy
+    EsRollout *rollout; // owned
+    int64_t t;          // the row that is decided or recorded next
+    int is_decided;     // it was decided and waits for its reward
+    int is_elsewhere;   // rows are written on a device (decision_device.h) and come back whole
 } EsLearned;
 
 struct EsPolicy {

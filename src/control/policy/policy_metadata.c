@@ -141,7 +141,8 @@ static EsStatus read_range(const json_t *object, const Range *range, const char 
         return ES_FAIL(INPUT,
                        "%s: %s: \"%s\" is not a pair of %s, the least above 0 and the most at "
                        "most %g",
-                       path, entry, range->name, range->is_whole ? "integers" : "numbers", range->most);
+                       path, entry, range->name, range->is_whole ? "integers" : "numbers",
+                       range->most);
     }
     memcpy(range_of(ranges, range), ends, sizeof ends);
     return ES_STATUS_OK;

@@ -231,8 +231,8 @@ static EsStatus measure_group(EsGrowRun *grow, EsTaskPools pools, int n_seeds, s
     if (status == ES_STATUS_OK) {
         status = es_growth_episode_bytes(group.own.growth, n_envs + 1, n_seeds, &episode_bytes);
     }
-    *bytes += episode_bytes +
-              (es_grow_evaluate_has_static(grow->settings) ? group.own.hosts_bytes : 0);
+    *bytes +=
+        episode_bytes + (es_grow_evaluate_has_static(grow->settings) ? group.own.hosts_bytes : 0);
     close_group(&group);
     return status;
 }

@@ -198,7 +198,8 @@ TEST(hosts_out_of_range_are_refused) {
     const char *path = temp_path("set.safetensors");
     REQUIRE_OK(es_policy_save(policy, path));
     set_hosts_create(&others, 13, 4);
-    expect_no_play(path, &others, device, "1 to 12 slots; this run has 13 (--slots or --tasks.slots)");
+    expect_no_play(path, &others, device,
+                   "1 to 12 slots; this run has 13 (--slots or --tasks.slots)");
     hosts_destroy(&others);
     set_hosts_create(&others, 3, 4);
     const EsGrowthSettings good = others.settings;

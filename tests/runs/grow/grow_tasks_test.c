@@ -146,8 +146,8 @@ TEST(the_largest_task_takes_the_most) {
         }
         int n_envs = es_grow_settings_group_envs(&settings) + 1;
         EsGrowSettings own = es_grow_settings_of_task(&settings, &task, n_envs);
-        REQUIRE_OK(es_grow_episode_create_task(&own, &task, 1, es_grow_run_runner(grow)->device,
-                                               &runner));
+        REQUIRE_OK(
+            es_grow_episode_create_task(&own, &task, 1, es_grow_run_runner(grow)->device, &runner));
         REQUIRE_OK(es_growth_episode_bytes(runner.growth, n_envs, ES_SLOTS_MAX, &bytes));
         bytes += es_allocation_held() - before;
         of_pools = i < 0 ? bytes : of_pools;
