@@ -259,10 +259,10 @@ static void print_direction(const char *words, const EsGrowEvaluation *evaluatio
 
 void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed) {
     char tasks[48] = "";
-    int has_tasks = evaluation->group_size > 1;
+    int has_tasks = evaluation->n_tasks > 0;
     if (has_tasks) {
-        snprintf(tasks, sizeof tasks, " of %lld tasks",
-                 (long long)(evaluation->n_episodes / evaluation->group_size));
+        snprintf(tasks, sizeof tasks, " of %lld task%s", (long long)evaluation->n_tasks,
+                 evaluation->n_tasks == 1 ? "" : "s");
     }
     printf("%lld held-out episode%s%s, the same for every policy; seed %d; learned policies %s\n",
            (long long)evaluation->n_episodes, evaluation->n_episodes == 1 ? "" : "s", tasks, seed,

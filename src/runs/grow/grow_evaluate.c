@@ -131,8 +131,11 @@ static EsStatus open_rivals(Contest *contest) {
 static EsStatus create_evaluation(const EsGrowSettings *settings, EsGrowEvaluation **evaluation) {
     ES_TRY(es_allocate(sizeof **evaluation, (void **)evaluation));
     (*evaluation)->n_episodes = es_grow_settings_evaluated(settings);
-    (*evaluation)->group_size =
-        settings->tasks.n_groups > 0 ? es_grow_settings_group_envs(settings) : 1;
+    (*evaluation)->group_size = 1;
+    if (settings->tasks.n_groups > 0) {
+        (*evaluation)->group_size = es_grow_settings_group_envs(settings);
+        (*evaluation)->n_tasks = (*evaluation)->n_episodes / (*evaluation)->group_size;
+    }
     (*evaluation)->is_greedy = settings->is_greedy;
     (*evaluation)->n_rounds = settings->run.n_rounds;
     return ES_STATUS_OK;
@@ -383,7 +386,7 @@ static EsStatus run_variant(Contest *contest, int a) {
     const EsGrowSettings *settings = contest->runner->settings;
     int64_t n = evaluation->n_episodes;
     ES_TRY(es_allocate(sizeof *variant->outcomes * (size_t)n, (void **)&variant->outcomes));
-    if (settings->tasks.n_groups == 0) {
+    if (evaluation->n_tasks == 0) {
         contest->first = 0;
         contest->end = n;
         return contest->policies[a] != NULL
@@ -441,7 +444,7 @@ static EsStatus take_saved(Contest *contest, const char *path, int *is_whole) {
     EsGrowEvaluation *evaluation = contest->evaluation;
     *is_whole = is_same(saved, evaluation);
     if (saved->n_episodes == evaluation->n_episodes && saved->is_greedy == evaluation->is_greedy &&
-        saved->group_size == evaluation->group_size) {
+        saved->n_tasks == evaluation->n_tasks) {
         for (int a = 0; a < evaluation->n_variants; a++) {
             take_variant(saved, &evaluation->variants[a]);
         }
@@ -459,15 +462,15 @@ static EsStatus emit_outcomes(const Contest *contest) {
     EsEventTime time = {.round = evaluation->n_rounds + 1, .step = -1};
     const EsGrowSettings *settings = contest->runner->settings;
     int64_t n = evaluation->n_episodes, n_group = evaluation->group_size;
-    int64_t n_envs = n_group > 1 ? n_group : settings->n_envs;
+    int64_t n_envs = evaluation->n_tasks > 0 ? n_group : settings->n_envs;
     EsEpisodeOutcomeEvent *rows = NULL;
     EsTask *tasks = NULL; // of the groups
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate(sizeof *rows * (size_t)n, (void **)&rows));
-    if (settings->tasks.n_groups > 0) {
-        ES_TRY_GOTO(es_allocate(sizeof *tasks * (size_t)(n / n_group), (void **)&tasks));
+    if (evaluation->n_tasks > 0) {
+        ES_TRY_GOTO(es_allocate(sizeof *tasks * (size_t)evaluation->n_tasks, (void **)&tasks));
     }
-    for (int64_t g = 0; tasks != NULL && g < n / n_group; g++) {
+    for (int64_t g = 0; g < evaluation->n_tasks; g++) {
         es_task_draw(&settings->tasks, (uint64_t)settings->run.seed,
                      ES_HELD_OUT_EPISODE + g * n_group, &tasks[g]);
     }

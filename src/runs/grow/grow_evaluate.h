@@ -84,7 +84,8 @@ typedef struct EsGrowVariant {
 
 typedef struct EsGrowEvaluation {
     int64_t n_episodes;
-    int64_t group_size; // episodes with one task, whose mean is one sample of an interval; 1: alone
+    int64_t n_tasks;    // that the episodes share out; 0: they have one, the run's own
+    int64_t group_size; // episodes whose mean is one sample of an interval: those of a task, or 1
     int n_variants;
     int is_greedy;
     int64_t n_rounds; // the policy was trained for

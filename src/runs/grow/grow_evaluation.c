@@ -59,8 +59,8 @@ const char *es_grow_evaluation_difference(const EsGrowEvaluation *a, const EsGro
     if (a->n_episodes != b->n_episodes) {
         return "the number of held-out episodes";
     }
-    if (a->group_size != b->group_size) {
-        return "the number of episodes with one task";
+    if (a->n_tasks != b->n_tasks) {
+        return "the number of held-out tasks";
     }
     if (a->is_greedy != b->is_greedy) {
         return "whether learned policies draw";
@@ -181,7 +181,8 @@ json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation) {
         json_decref(variants);
         return NULL;
     }
-    return json_pack("{s:I, s:I, s:I, s:b, s:o}", "n_episodes", (json_int_t)evaluation->n_episodes,
+    return json_pack("{s:I, s:I, s:I, s:I, s:b, s:o}", "n_episodes",
+                     (json_int_t)evaluation->n_episodes, "tasks", (json_int_t)evaluation->n_tasks,
                      "task_episodes", (json_int_t)evaluation->group_size, "rounds",
                      (json_int_t)evaluation->n_rounds, "greedy", evaluation->is_greedy, "arms",
                      variants);
@@ -242,6 +243,29 @@ static EsStatus load_outcomes(const json_t *episodes, int64_t n, EsGrowVariant *
     return ES_STATUS_OK;
 }
 
+// Files of earlier versions lack "tasks": theirs have several episodes each. Still earlier ones had
+// none.
+static EsStatus load_tasks(const json_t *root, EsGrowEvaluation *evaluation, const char *path) {
+    const json_t *group = json_object_get(root, "task_episodes");
+    const json_t *tasks = json_object_get(root, "tasks");
+    int64_t n = evaluation->n_episodes;
+    evaluation->group_size = group != NULL ? json_integer_value(group) : 1;
+    if (evaluation->group_size < 1 || n % evaluation->group_size != 0) {
+        return ES_FAIL(INPUT, "%s: %lld episodes do not make tasks of %lld", path, (long long)n,
+                       (long long)evaluation->group_size);
+    }
+    int64_t n_groups = n / evaluation->group_size;
+    evaluation->n_tasks = evaluation->group_size > 1 ? n_groups : 0;
+    if (tasks != NULL) {
+        evaluation->n_tasks = json_is_integer(tasks) ? json_integer_value(tasks) : -1;
+    }
+    int is_right = evaluation->n_tasks == n_groups ||
+                   (evaluation->n_tasks == 0 && evaluation->group_size == 1);
+    return is_right ? ES_STATUS_OK
+                    : ES_FAIL(INPUT, "%s: \"tasks\" is not the number of tasks of %lld episodes",
+                              path, (long long)evaluation->group_size);
+}
+
 static EsStatus load_variants(const json_t *root, EsGrowEvaluation *evaluation, const char *path) {
     const json_t *variants = json_object_get(root, "arms");
     json_int_t n_episodes = json_integer_value(json_object_get(root, "n_episodes"));
@@ -250,13 +274,8 @@ static EsStatus load_variants(const json_t *root, EsGrowEvaluation *evaluation, 
         n_variants > ES_GROW_VARIANTS_MAX) {
         return ES_FAIL(INPUT, "%s is not a comparison of policies", path);
     }
-    const json_t *group = json_object_get(root, "task_episodes"); // earlier versions had no tasks
     evaluation->n_episodes = n_episodes;
-    evaluation->group_size = group != NULL ? json_integer_value(group) : 1;
-    if (evaluation->group_size < 1 || n_episodes % evaluation->group_size != 0) {
-        return ES_FAIL(INPUT, "%s: %lld episodes do not make tasks of %lld", path,
-                       (long long)n_episodes, (long long)evaluation->group_size);
-    }
+    ES_TRY(load_tasks(root, evaluation, path));
     evaluation->n_rounds = json_integer_value(json_object_get(root, "rounds"));
     ES_TRY(es_check_integer((EsFileField){path, "rounds", ES_NO_INDEX}, evaluation->n_rounds, 0,
                             INT32_MAX));

@@ -94,6 +94,9 @@ TEST(comparisons_for_one_table_are_alike) {
     b->n_episodes--;
     EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the number of held-out episodes");
     b->n_episodes++;
+    b->n_tasks = EPISODES; // of one episode each: still tasks
+    EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the number of held-out tasks");
+    b->n_tasks = 0;
     snprintf(b->variants[2].name, sizeof b->variants[2].name, "%s", "other");
     EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the policies");
     es_release(b->variants[2].outcomes);
@@ -123,10 +126,13 @@ TEST(a_file_keeps_every_bit) {
     const char *path = temp_path("evaluation.json");
     EsGrowEvaluation *evaluation = create_case(), *loaded = NULL;
     evaluation->variants[1].outcomes[3].measure[2] = NAN;
+    evaluation->n_tasks = EPISODES;
     REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
     REQUIRE_OK(es_grow_evaluation_save(evaluation, path));
     REQUIRE_OK(es_grow_evaluation_load(path, &loaded));
     EXPECT_EQ(loaded->n_episodes, EPISODES);
+    EXPECT_EQ(loaded->n_tasks, EPISODES);
+    EXPECT_EQ(loaded->group_size, 1);
     EXPECT_EQ(loaded->n_variants, 3);
     EXPECT_EQ(loaded->n_rounds, 12);
     EXPECT_EQ(loaded->is_greedy, 1);
@@ -152,6 +158,9 @@ TEST(files_that_are_none_are_refused) {
         "[]",
         "{}",
         "{\"n_episodes\": 2, \"arms\": []}",
+        "{\"n_episodes\": 4, \"tasks\": 3, \"task_episodes\": 2, \"arms\": [{}]}",
+        "{\"n_episodes\": 4, \"tasks\": 0, \"task_episodes\": 2, \"arms\": [{}]}",
+        "{\"n_episodes\": 4, \"tasks\": \"2\", \"task_episodes\": 2, \"arms\": [{}]}",
         "{\"n_episodes\": -1, \"arms\": [{}]}",
         "{\"n_episodes\": 99999999999, \"arms\": [{}]}",
         "{\"n_episodes\": 2, \"arms\": [{}]}",
