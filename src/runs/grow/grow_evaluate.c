@@ -11,7 +11,12 @@
 #include "runs/stop_signal.h"
 
 static int is_planted(EsGrowBaseline baseline) {
-    return baseline == ES_BASELINE_SCRATCH || baseline == ES_BASELINE_TOPOLOGIES;
+    return baseline == ES_BASELINE_SCRATCH || baseline == ES_BASELINE_TOPOLOGIES ||
+           baseline == ES_BASELINE_SEARCH;
+}
+
+static int has_larger_budget(EsGrowBaseline baseline) {
+    return baseline == ES_BASELINE_BUDGET2 || baseline == ES_BASELINE_BUDGET4;
 }
 
 // --- variants ---
@@ -56,6 +61,29 @@ static int can_run(const Contest *contest, EsGrowBaseline baseline, const char *
     return is_here;
 }
 
+static EsStatus open_policy(const Contest *contest, EsEpisodeRunner *runner, const char *text,
+                            EsPolicy **policy) {
+    ES_TRY(es_grow_episode_open_policy(runner, text, policy));
+    if (es_policy_kind(*policy) == ES_POLICY_LEARNED) {
+        es_policy_set_greedy(*policy, contest->evaluation->is_greedy);
+    }
+    return ES_STATUS_OK;
+}
+
+// Adds a variant that is made from the first one.
+static EsStatus add_baseline(Contest *contest, EsGrowBaseline baseline, const char *name) {
+    EsGrowEvaluation *evaluation = contest->evaluation;
+    const EsGrowSettings *settings = contest->runner->settings;
+    EsGrowVariant *variant = &evaluation->variants[evaluation->n_variants];
+    if (has_larger_budget(baseline) && evaluation->n_tasks == 0 && settings->max_parameters == 0) {
+        return ES_FAIL(CONFIG, "\"%s\" is %s, and this run has none: --max-params", name,
+                       es_grow_baseline_meaning(baseline));
+    }
+    snprintf(variant->hash, sizeof variant->hash, "%s", evaluation->variants[0].hash);
+    evaluation->n_variants += can_run(contest, baseline, name);
+    return ES_STATUS_OK;
+}
+
 // A variant's name is its key: one that is there already is not taken again.
 static EsStatus open_variant(Contest *contest, const char *name, const char *text) {
     EsGrowEvaluation *evaluation = contest->evaluation;
@@ -72,16 +100,11 @@ static EsStatus open_variant(Contest *contest, const char *name, const char *tex
     EsGrowBaseline baseline = es_grow_baseline_parse(name);
     snprintf(variant->name, sizeof variant->name, "%s", name);
     if (baseline != ES_BASELINE_NONE && evaluation->n_variants > 0) {
-        snprintf(variant->hash, sizeof variant->hash, "%s", evaluation->variants[0].hash);
-        evaluation->n_variants += can_run(contest, baseline, name);
-        return ES_STATUS_OK;
+        return add_baseline(contest, baseline, name);
     }
-    ES_TRY(es_grow_episode_open_policy(contest->runner, text, policy));
+    ES_TRY(open_policy(contest, contest->runner, text, policy));
     if (contest->run == NULL) { // at the start, before the run
         es_grow_episode_warn_outside(*policy, es_growth_settings(contest->runner->growth), name);
-    }
-    if (es_policy_kind(*policy) == ES_POLICY_LEARNED) {
-        es_policy_set_greedy(*policy, evaluation->is_greedy);
     }
     snprintf(variant->hash, sizeof variant->hash, "%s", es_policy_hash(*policy));
     evaluation->n_variants++;
@@ -108,9 +131,18 @@ int es_grow_evaluate_has_static(const EsGrowSettings *settings) {
     snprintf(list, sizeof list, "%s", settings->against);
     for (char *name = next_name(list, &rest); name != NULL; name = next_name(NULL, &rest)) {
         EsGrowBaseline baseline = es_grow_baseline_parse(name);
-        has_static |= baseline != ES_BASELINE_NONE && !is_planted(baseline);
+        has_static |=
+            baseline != ES_BASELINE_NONE && baseline != ES_BASELINE_BEST && !is_planted(baseline);
     }
     return has_static;
+}
+
+// Opens a name of the settings' list. A search brings the row that it is paired with.
+static EsStatus open_rival(Contest *contest, const char *name) {
+    if (es_grow_baseline_parse(name) == ES_BASELINE_SEARCH && contest->evaluation->group_size > 1) {
+        ES_TRY(open_variant(contest, "best", "best"));
+    }
+    return name[0] != '\0' ? open_variant(contest, name, name) : ES_STATUS_OK;
 }
 
 // Those of the settings.
@@ -118,7 +150,7 @@ static EsStatus open_rivals(Contest *contest) {
     char list[sizeof contest->runner->settings->against], *rest = NULL;
     snprintf(list, sizeof list, "%s", contest->runner->settings->against);
     for (char *name = next_name(list, &rest); name != NULL; name = next_name(NULL, &rest)) {
-        EsStatus status = name[0] != '\0' ? open_variant(contest, name, name) : ES_STATUS_OK;
+        EsStatus status = open_rival(contest, name);
         if (status != ES_STATUS_OK) {
             char detail[1024];
             snprintf(detail, sizeof detail, "%s", es_status_detail());
@@ -313,7 +345,8 @@ static EsStatus run_deeper(Contest *contest, int64_t n_parameters, int a) {
     return status;
 }
 
-static EsStatus run_drawn(Contest *contest, int64_t n_parameters, int a) {
+// Runs random topologies, one in each episode; passes draw others.
+static EsStatus run_drawn(Contest *contest, int64_t n_parameters, int64_t pass, int a) {
     const EsGrowthModel *model = es_growth_model(contest->runner->growth);
     int64_t n = contest->evaluation->n_episodes;
     EsFitTopology *drawn = NULL;
@@ -321,11 +354,96 @@ static EsStatus run_drawn(Contest *contest, int64_t n_parameters, int a) {
     for (int64_t i = contest->first; i < contest->end; i++) {
         es_fit_topology_draw(&drawn[i], &contest->runner->host, model->slots, model->n_slots,
                              n_parameters, (uint64_t)contest->runner->settings->run.seed,
-                             (uint32_t)i);
+                             (uint32_t)(pass * n + i));
     }
     EsStatus status = run_alone(contest, contest->runner, drawn, a);
     es_release(drawn);
     return status;
+}
+
+// A random search for the network of a task (without tasks: of an episode).
+typedef struct Search {
+    double most_flops; // of the first variant's training in the same episodes
+    double flops;      // of the topologies that were tried
+    int64_t n_tried;
+    int is_over;        // the next one would have been too much
+    EsGrowOutcome best; // by validation
+} Search;
+
+// Tries the topologies that were trained, in their order, as far as the FLOPs go; the first in any
+// case.
+static void take_candidates(Search *search, const EsGrowOutcome *outcomes, int64_t n) {
+    for (int64_t i = 0; i < n && !search->is_over; i++) {
+        double flops = search->flops + outcomes[i].measure[ES_MEASURE_TRAINING_FLOPS];
+        search->is_over = search->n_tried > 0 && !(flops <= search->most_flops);
+        if (search->is_over) {
+            break;
+        }
+        if (search->n_tried == 0 || es_grow_outcome_is_better(&outcomes[i], &search->best)) {
+            search->best = outcomes[i];
+        }
+        search->flops = flops;
+        search->n_tried++;
+    }
+}
+
+// Random topologies, trained whole and by the same recipe, until they have taken the FLOPs of the
+// policy's episodes. All episodes of a task have the outcome of the best, and an equal share of the
+// training.
+static EsStatus run_search(Contest *contest, int64_t n_parameters, int a) {
+    const EsGrowEvaluation *evaluation = contest->evaluation;
+    const EsGrowOutcome *first = evaluation->variants[0].outcomes;
+    EsGrowOutcome *outcomes = evaluation->variants[a].outcomes;
+    int64_t n_group = evaluation->group_size;
+    Search *searches = NULL; // of the groups, by their first episode
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_allocate(sizeof *searches * (size_t)evaluation->n_episodes, (void **)&searches));
+    for (int64_t i = contest->first; i < contest->end; i++) {
+        searches[i / n_group * n_group].most_flops += first[i].measure[ES_MEASURE_TRAINING_FLOPS];
+    }
+    int is_over = 0;
+    for (int64_t pass = 0; !is_over; pass++) {
+        ES_TRY_GOTO(run_drawn(contest, n_parameters, pass, a));
+        is_over = 1;
+        for (int64_t i = contest->first; i < contest->end; i += n_group) {
+            take_candidates(&searches[i], outcomes + i, n_group);
+            is_over &= searches[i].is_over;
+        }
+    }
+    for (int64_t i = contest->first; i < contest->end; i++) {
+        const Search *search = &searches[i / n_group * n_group];
+        outcomes[i] = search->best;
+        outcomes[i].measure[ES_MEASURE_TRAINING_FLOPS] = search->flops / (double)n_group;
+    }
+done:
+    es_release(searches);
+    return status;
+}
+
+// The first variant's policy with `factor` times the budget; without one in the task as it was.
+static EsStatus run_larger_budget(Contest *contest, int64_t factor, int a) {
+    EsGrowSettings settings = *contest->runner->settings;
+    EsEpisodeRunner runner;
+    EsPolicy *policy = NULL;
+    settings.max_parameters = (int)ES_MIN(factor * settings.max_parameters, INT32_MAX);
+    ES_TRY(es_grow_episode_create_like(contest->runner, &settings, &runner));
+    EsStatus status = open_policy(contest, &runner, contest->text, &policy);
+    if (status == ES_STATUS_OK) {
+        status = run_episodes(contest, &runner, policy, NULL, a);
+    }
+    es_grow_episode_destroy_policy(&runner, policy);
+    es_grow_episode_destroy(&runner);
+    return status;
+}
+
+// The first variant's networks that are best by validation, group by group.
+static EsStatus take_best(Contest *contest, int a) {
+    const EsGrowEvaluation *evaluation = contest->evaluation;
+    for (int64_t i = contest->first; i < contest->end; i += evaluation->group_size) {
+        es_grow_outcomes_select(evaluation->variants[0].outcomes + i, evaluation->group_size,
+                                evaluation->variants[a].outcomes + i);
+    }
+    return ES_STATUS_OK;
 }
 
 // The baseline of variant a in the episodes of the runner at hand.
@@ -334,9 +452,8 @@ static EsStatus run_baseline(Contest *contest, int a) {
     int64_t n_parameters = find_final_size(contest);
     // hosts come in a few sizes: a tenth more, so that the nearest is rarely the host itself
     int64_t n_static = n_parameters + n_parameters / 10;
-    if (runner->settings->max_parameters > 0) {
-        n_static = ES_MIN(n_static, (int64_t)runner->settings->max_parameters);
-    }
+    int64_t budget = runner->settings->max_parameters;
+    n_static = budget > 0 ? ES_MIN(n_static, budget) : n_static;
     EsHostSpec host;
     switch (es_grow_baseline_parse(contest->evaluation->variants[a].name)) {
     case ES_BASELINE_WIDER:
@@ -346,8 +463,16 @@ static EsStatus run_baseline(Contest *contest, int a) {
         return run_deeper(contest, n_static, a);
     case ES_BASELINE_SCRATCH:
         return run_alone(contest, runner, contest->finals, a);
+    case ES_BASELINE_TOPOLOGIES:
+        return run_drawn(contest, n_parameters, 0, a);
+    case ES_BASELINE_SEARCH: // knows the limit, not what the policy ends with
+        return run_search(contest, budget > 0 ? budget : n_parameters, a);
+    case ES_BASELINE_BUDGET2:
+        return run_larger_budget(contest, 2, a);
+    case ES_BASELINE_BUDGET4:
+        return run_larger_budget(contest, 4, a);
     default:
-        return run_drawn(contest, n_parameters, a);
+        return take_best(contest, a);
     }
 }
 
@@ -367,11 +492,8 @@ static EsStatus run_task(Contest *contest, int a, const EsGrowSettings *settings
         status = run_baseline(contest, a);
         goto done;
     }
-    ES_TRY_GOTO(es_grow_episode_open_policy(
-        &runner, a == 0 ? contest->text : contest->evaluation->variants[a].name, &policy));
-    if (es_policy_kind(policy) == ES_POLICY_LEARNED) {
-        es_policy_set_greedy(policy, contest->evaluation->is_greedy);
-    }
+    ES_TRY_GOTO(open_policy(
+        contest, &runner, a == 0 ? contest->text : contest->evaluation->variants[a].name, &policy));
     status = run_episodes(contest, &runner, policy, NULL, a);
 done:
     es_grow_episode_destroy_policy(&runner, policy);

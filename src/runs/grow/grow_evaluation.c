@@ -72,6 +72,25 @@ const char *es_grow_evaluation_difference(const EsGrowEvaluation *a, const EsGro
     return same ? NULL : "the policies";
 }
 
+int es_grow_outcome_is_better(const EsGrowOutcome *outcome, const EsGrowOutcome *other) {
+    double accuracy = outcome->measure[ES_MEASURE_VALIDATION_ACCURACY];
+    double others = other->measure[ES_MEASURE_VALIDATION_ACCURACY];
+    return accuracy > others || (isnan(others) && !isnan(accuracy));
+}
+
+void es_grow_outcomes_select(const EsGrowOutcome *outcomes, int64_t n, EsGrowOutcome *selected) {
+    EsGrowOutcome best = outcomes[0];
+    double flops = 0;
+    for (int64_t i = 0; i < n; i++) {
+        best = es_grow_outcome_is_better(&outcomes[i], &best) ? outcomes[i] : best;
+        flops += outcomes[i].measure[ES_MEASURE_TRAINING_FLOPS] / (double)n;
+    }
+    best.measure[ES_MEASURE_TRAINING_FLOPS] = flops;
+    for (int64_t i = 0; i < n; i++) {
+        selected[i] = best;
+    }
+}
+
 // Mean of measure m over each group of episodes, of a variant or of the difference of two.
 static void average_groups(const EsGrowEvaluation *evaluation, const EsGrowOutcome *outcomes,
                            const EsGrowOutcome *taken_off, EsGrowMeasure m, double *means) {
@@ -85,9 +104,9 @@ static void average_groups(const EsGrowEvaluation *evaluation, const EsGrowOutco
     }
 }
 
-static EsStatus compare_variant(EsGrowEvaluation *evaluation, int a, EsGrowMeasure m, uint64_t seed,
-                                double *means) {
-    const EsGrowOutcome *first = evaluation->variants[0].outcomes;
+// The difference is of `first`.
+static EsStatus compare_variant(EsGrowEvaluation *evaluation, const EsGrowOutcome *first, int a,
+                                EsGrowMeasure m, uint64_t seed, double *means) {
     EsGrowVariant *variant = &evaluation->variants[a];
     int64_t n = evaluation->n_episodes / evaluation->group_size;
     uint32_t number = (uint32_t)m; // not the variant: equal outcomes have equal intervals
@@ -97,17 +116,58 @@ static EsStatus compare_variant(EsGrowEvaluation *evaluation, int a, EsGrowMeasu
     return es_bootstrap_mean(means, n, sizeof *means, seed, number, &variant->difference[m]);
 }
 
-EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed) {
-    double *means = NULL;
-    ES_ASSERT(evaluation->variants[0].outcomes != NULL && evaluation->group_size >= 1);
-    ES_TRY(es_allocate(sizeof *means * (size_t)evaluation->n_episodes, (void **)&means));
-    EsStatus status = ES_STATUS_OK;
-    for (int a = 0; a < evaluation->n_variants && status == ES_STATUS_OK; a++) {
-        int n_measures = evaluation->variants[a].outcomes != NULL ? ES_N_MEASURES : 0;
-        for (int m = 0; m < n_measures && status == ES_STATUS_OK; m++) {
-            status = compare_variant(evaluation, a, (EsGrowMeasure)m, seed, means);
+// The first variant and those with larger budgets, each with each.
+static EsStatus compare_budgets(EsGrowEvaluation *evaluation, uint64_t seed, double *means) {
+    int64_t n = evaluation->n_episodes / evaluation->group_size;
+    int of[3] = {0}, n_of = 1;
+    for (int b = ES_BASELINE_BUDGET2; b <= ES_BASELINE_BUDGET4; b++) {
+        for (int a = 1; a < evaluation->n_variants; a++) {
+            const EsGrowVariant *variant = &evaluation->variants[a];
+            if (variant->outcomes != NULL && (int)es_grow_baseline_parse(variant->name) == b) {
+                of[n_of++] = a;
+            }
         }
     }
+    evaluation->n_budget_gains = 0;
+    for (int from = 0; from < n_of; from++) {
+        for (int to = from + 1; to < n_of; to++) {
+            struct EsGrowBudgetGain *gain = &evaluation->budget_gains[evaluation->n_budget_gains++];
+            gain->from = of[from];
+            gain->to = of[to];
+            average_groups(evaluation, evaluation->variants[gain->to].outcomes,
+                           evaluation->variants[gain->from].outcomes, ES_MEASURE_TEST_ACCURACY,
+                           means);
+            ES_TRY(es_bootstrap_mean(means, n, sizeof *means, seed, ES_MEASURE_TEST_ACCURACY,
+                                     &gain->gained));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed) {
+    const EsGrowOutcome *first = evaluation->variants[0].outcomes;
+    size_t n_episodes = (size_t)evaluation->n_episodes;
+    int64_t n_group = evaluation->group_size;
+    double *means = NULL;
+    EsGrowOutcome *best = NULL; // of the first variant, group by group
+    EsStatus status = ES_STATUS_OK;
+    ES_ASSERT(first != NULL && n_group >= 1);
+    ES_TRY(es_allocate(sizeof *means * n_episodes, (void **)&means));
+    ES_TRY_GOTO(es_allocate(sizeof *best * n_episodes, (void **)&best));
+    for (int64_t i = 0; i < evaluation->n_episodes; i += n_group) {
+        es_grow_outcomes_select(first + i, n_group, best + i);
+    }
+    for (int a = 0; a < evaluation->n_variants; a++) {
+        const EsGrowVariant *variant = &evaluation->variants[a];
+        int is_search = es_grow_baseline_parse(variant->name) == ES_BASELINE_SEARCH;
+        for (int m = 0; variant->outcomes != NULL && m < ES_N_MEASURES; m++) {
+            ES_TRY_GOTO(compare_variant(evaluation, is_search ? best : first, a, (EsGrowMeasure)m,
+                                        seed, means));
+        }
+    }
+    status = compare_budgets(evaluation, seed, means);
+done:
+    es_release(best);
     es_release(means);
     return status;
 }
@@ -162,6 +222,22 @@ static json_t *outcomes_json(const EsGrowVariant *variant, int64_t n) {
     return object;
 }
 
+// [{"from": "ppo", "to": "budget2", "test_accuracy": {...}}, ...]
+static json_t *budget_gains_json(const EsGrowEvaluation *evaluation) {
+    json_t *gains = json_array();
+    for (int i = 0; i < evaluation->n_budget_gains; i++) {
+        const struct EsGrowBudgetGain *gain = &evaluation->budget_gains[i];
+        json_t *object = json_pack("{s:s, s:s, s:o}", "from", evaluation->variants[gain->from].name,
+                                   "to", evaluation->variants[gain->to].name, "test_accuracy",
+                                   interval_json(&gain->gained));
+        if (json_array_append_new(gains, object) != 0) {
+            json_decref(gains);
+            return NULL;
+        }
+    }
+    return gains;
+}
+
 json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation) {
     json_t *variants = json_array();
     int is_complete = variants != NULL;
@@ -181,11 +257,11 @@ json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation) {
         json_decref(variants);
         return NULL;
     }
-    return json_pack("{s:I, s:I, s:I, s:I, s:b, s:o}", "n_episodes",
+    return json_pack("{s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "n_episodes",
                      (json_int_t)evaluation->n_episodes, "tasks", (json_int_t)evaluation->n_tasks,
                      "task_episodes", (json_int_t)evaluation->group_size, "rounds",
                      (json_int_t)evaluation->n_rounds, "greedy", evaluation->is_greedy, "arms",
-                     variants);
+                     variants, "budget_gains", budget_gains_json(evaluation));
 }
 
 EsStatus es_grow_evaluation_save(const EsGrowEvaluation *evaluation, const char *path) {

@@ -131,7 +131,8 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_TEXT(EsGrowSettings, against, "evaluate", "against",
                    "wait,random,heuristic,wider,deeper",
                    "policies to compare with on the same episodes: names, script:FILE, files; and "
-                   "networks of the final size: wider, deeper, scratch, topologies"),
+                   "networks of the final size: wider, deeper, scratch, topologies; search: random "
+                   "topologies for the same training FLOPs; budget2, budget4: larger budgets"),
     ES_CONFIG_BOOL(EsGrowSettings, is_greedy, "evaluate", "greedy", "off",
                    "learned policies take the most likely action instead of drawing"),
 };
