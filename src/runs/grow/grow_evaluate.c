@@ -366,24 +366,20 @@ typedef struct Search {
     double most_flops; // of the first variant's training in the same episodes
     double flops;      // of the topologies that were tried
     int64_t n_tried;
-    int is_over;        // the next one would have been too much
+    int is_over;        // they have taken as much
     EsGrowOutcome best; // by validation
 } Search;
 
-// Tries the topologies that were trained, in their order, as far as the FLOPs go; the first in any
-// case.
+// Tries the topologies that were trained, in their order, until they have taken the FLOPs: the last
+// one is finished, so that a search has no less than the policy.
 static void take_candidates(Search *search, const EsGrowOutcome *outcomes, int64_t n) {
     for (int64_t i = 0; i < n && !search->is_over; i++) {
-        double flops = search->flops + outcomes[i].measure[ES_MEASURE_TRAINING_FLOPS];
-        search->is_over = search->n_tried > 0 && !(flops <= search->most_flops);
-        if (search->is_over) {
-            break;
-        }
         if (search->n_tried == 0 || es_grow_outcome_is_better(&outcomes[i], &search->best)) {
             search->best = outcomes[i];
         }
-        search->flops = flops;
+        search->flops += outcomes[i].measure[ES_MEASURE_TRAINING_FLOPS];
         search->n_tried++;
+        search->is_over = !(search->flops < search->most_flops);
     }
 }
 

@@ -91,9 +91,9 @@ for g in range(2):
     assert best["test_accuracy"][group] == [own["episodes"]["test_accuracy"][at]] * 3
     spent = sum(own["episodes"]["training_flops"][group])
     assert abs(sum(best["training_flops"][group]) / spent - 1) < 1e-9
-    # a search takes no more training, and not much less: one more topology would be too much
+    # a search takes no less training, and not much more: its last topology begins within it
     assert len(set(search["test_accuracy"][group])) == 1
-    assert 0.3 * spent < sum(search["training_flops"][group]) <= spent
+    assert spent <= sum(search["training_flops"][group]) < 2.5 * spent
 gain = saved["arms"][10]["policy_minus_this"]["test_accuracy"]["mean"]
 means = [sum(arm["test_accuracy"]) / 6 for arm in (best, search)]
 assert abs(gain - (means[0] - means[1])) < 1e-9, (gain, means)
