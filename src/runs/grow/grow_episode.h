@@ -49,6 +49,15 @@ EsStatus es_grow_episode_open_device(const EsGrowSettings *settings, EsDevice **
 EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsDevice *device,
                                 EsEpisodeRunner *runner);
 
+// The task of this number; drawn again while the device does not run its host. UNSUPPORTED when it
+// runs none of many.
+EsStatus es_grow_episode_draw_task(const EsGrowSettings *settings, int64_t number,
+                                   const EsDevice *device, EsTask *task);
+
+// The largest task (es_task_largest), made smaller where the device does not run its host.
+EsStatus es_grow_episode_largest_task(const EsGrowSettings *settings, EsTaskPools pools,
+                                      const EsDevice *device, EsTask *task);
+
 // The same for a task and its settings (es_grow_settings_of_task), which are borrowed; the task is
 // not kept. With n_controls 1 all environments are in the first one's episode, and the last of them
 // only waits: rewards of mode budget are measured against it.

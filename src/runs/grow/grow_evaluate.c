@@ -48,15 +48,16 @@ static void close_variants(Contest *contest) {
     contest->finals = NULL;
 }
 
-// Can this device run the baseline? Says so where it cannot: at the start, before the run.
-static int can_run(const Contest *contest, EsGrowBaseline baseline, const char *name) {
+// Can this device run the variant? Says so where it cannot: at the start, before the run.
+static int can_run(const Contest *contest, const char *name) {
+    int plants = is_planted(es_grow_baseline_parse(name));
+    int is_eager = es_policy_parse_kind(name) == ES_POLICY_EAGER;
     int is_here =
-        !is_planted(baseline) || es_device_info(contest->runner->device)->kind == ES_DEVICE_CPU;
+        es_device_info(contest->runner->device)->kind == ES_DEVICE_CPU || (!plants && !is_eager);
     if (!is_here && contest->run == NULL) {
-        es_log(
-            ES_LOG_WARNING,
-            "\"%s\" is left out of the comparison: it plants seeds, which --device cpu does alone",
-            name);
+        es_log(ES_LOG_WARNING,
+               "\"%s\" is left out of the comparison: it %s, which --device cpu does alone", name,
+               plants ? "plants seeds" : "decides by size");
     }
     return is_here;
 }
@@ -80,7 +81,7 @@ static EsStatus add_baseline(Contest *contest, EsGrowBaseline baseline, const ch
                        es_grow_baseline_meaning(baseline));
     }
     snprintf(variant->hash, sizeof variant->hash, "%s", evaluation->variants[0].hash);
-    evaluation->n_variants += can_run(contest, baseline, name);
+    evaluation->n_variants++;
     return ES_STATUS_OK;
 }
 
@@ -139,10 +140,13 @@ int es_grow_evaluate_has_static(const EsGrowSettings *settings) {
 
 // Opens a name of the settings' list. A search brings the row that it is paired with.
 static EsStatus open_rival(Contest *contest, const char *name) {
+    if (name[0] == '\0' || !can_run(contest, name)) {
+        return ES_STATUS_OK;
+    }
     if (es_grow_baseline_parse(name) == ES_BASELINE_SEARCH && contest->evaluation->group_size > 1) {
         ES_TRY(open_variant(contest, "best", "best"));
     }
-    return name[0] != '\0' ? open_variant(contest, name, name) : ES_STATUS_OK;
+    return open_variant(contest, name, name);
 }
 
 // Those of the settings.
@@ -477,8 +481,8 @@ static EsStatus run_task(Contest *contest, int a, const EsGrowSettings *settings
     EsEpisodeRunner *whole = contest->runner, runner;
     EsPolicy *policy = NULL;
     EsTask task;
-    es_task_draw(&settings->tasks, (uint64_t)settings->run.seed,
-                 ES_HELD_OUT_EPISODE + contest->first, &task);
+    ES_TRY(es_grow_episode_draw_task(settings, ES_HELD_OUT_EPISODE + contest->first, whole->device,
+                                     &task));
     EsGrowSettings own =
         es_grow_settings_of_task(settings, &task, (int)(contest->end - contest->first));
     ES_TRY(es_grow_episode_create_task(&own, &task, 0, whole->device, &runner));
@@ -589,8 +593,8 @@ static EsStatus emit_outcomes(const Contest *contest) {
         ES_TRY_GOTO(es_allocate(sizeof *tasks * (size_t)evaluation->n_tasks, (void **)&tasks));
     }
     for (int64_t g = 0; g < evaluation->n_tasks; g++) {
-        es_task_draw(&settings->tasks, (uint64_t)settings->run.seed,
-                     ES_HELD_OUT_EPISODE + g * n_group, &tasks[g]);
+        ES_TRY_GOTO(es_grow_episode_draw_task(settings, ES_HELD_OUT_EPISODE + g * n_group,
+                                              contest->runner->device, &tasks[g]));
     }
     for (int a = 0; a < evaluation->n_variants; a++) {
         for (int64_t i = 0; i < n; i++) {

@@ -50,6 +50,8 @@ struct EsGrowRun {
     EsRun *run;                   // borrowed, during a round
     EsGrowMoment moment;          // of the step at hand
     int is_trained;               // the policy learns
+    EsRecurrentHealth health;     // of the actor of the last task
+    int64_t n_tasks, n_redrawn;   // of this session, and draws that the device did not run
     int64_t n_refused;            // operations of this session that the rules refused
     int32_t last_refusal;
 };
@@ -95,13 +97,8 @@ static EsStatus create_runner(EsGrowRun *grow) {
     if (!has_tasks(grow)) {
         return es_grow_episode_create(grow->settings, grow->device, &grow->runner);
     }
-    if (es_device_info(grow->device)->kind != ES_DEVICE_CPU) {
-        return ES_FAIL(UNSUPPORTED, "[tasks] groups = %d: tasks run on the CPU alone, for now",
-                       grow->settings->tasks.n_groups);
-    }
-    es_task_largest(&grow->settings->tasks, (uint64_t)grow->settings->run.seed, ES_TASK_POOLS_MOST,
-                    &largest);
-    ES_TRY(es_host_check(&largest.host));
+    ES_TRY(
+        es_grow_episode_largest_task(grow->settings, ES_TASK_POOLS_MOST, grow->device, &largest));
     grow->runner_settings = es_grow_settings_of_task(grow->settings, &largest,
                                                      es_grow_settings_group_envs(grow->settings));
     return es_grow_episode_create_task(&grow->runner_settings, &largest, 0, grow->device,
@@ -224,7 +221,7 @@ static EsStatus measure_group(EsGrowRun *grow, EsTaskPools pools, int n_seeds, s
     int n_envs = es_grow_settings_group_envs(grow->settings);
     Group group = {.n_envs = n_envs};
     size_t before = es_allocation_held(), episode_bytes = 0;
-    es_task_largest(&grow->settings->tasks, (uint64_t)grow->settings->run.seed, pools, &group.task);
+    ES_TRY(es_grow_episode_largest_task(grow->settings, pools, grow->device, &group.task));
     group.settings = es_grow_settings_of_task(grow->settings, &group.task, n_envs + 1);
     EsStatus status = open_group(grow, &group);
     *bytes = es_allocation_held() - before;
@@ -512,7 +509,8 @@ static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
 
 static EsStatus update_policy(EsGrowRun *grow, EsRoundReport *round) {
     EsPpoReport report;
-    EsRecurrentHealth health = es_policy_health(grow->policy);
+    // with tasks others have acted for it
+    EsRecurrentHealth health = has_tasks(grow) ? grow->health : es_policy_health(grow->policy);
     int64_t start_ns = es_clock_ns();
     // with tasks all episodes have ended, and actors have handed their rows over
     const EsGrowthState *state =
@@ -570,8 +568,10 @@ static EsStatus collect_rows(EsGrowRun *grow, const Group *group) {
 static EsStatus run_task(EsGrowRun *grow, int g, EsRoundReport *report) {
     int n_envs = es_grow_settings_group_envs(grow->settings);
     Group group = {.first_env = g * n_envs, .n_envs = n_envs};
-    es_task_draw(&grow->settings->tasks, (uint64_t)grow->settings->run.seed,
-                 grow->moment.first_episode + group.first_env, &group.task);
+    ES_TRY(es_grow_episode_draw_task(grow->settings, grow->moment.first_episode + group.first_env,
+                                     grow->device, &group.task));
+    grow->n_tasks++;
+    grow->n_redrawn += group.task.n_redrawn;
     group.settings = es_grow_settings_of_task(grow->settings, &group.task, n_envs + 1);
     grow->group = &group;
     grow->moment.envs = grow->envs + group.first_env;
@@ -579,6 +579,7 @@ static EsStatus run_task(EsGrowRun *grow, int g, EsRoundReport *report) {
     ES_TRY_GOTO(open_group(grow, &group));
     ES_TRY_GOTO(run_group(grow, report));
     if (grow->is_trained) {
+        grow->health = es_policy_health(group.policy);
         status = collect_rows(grow, &group);
     }
 done:
@@ -716,6 +717,11 @@ int64_t es_grow_run_refusals(const EsGrowRun *grow, const char **last) {
     return grow->n_refused;
 }
 
+int64_t es_grow_run_redraws(const EsGrowRun *grow, int64_t *n_tasks) {
+    *n_tasks = grow->n_tasks;
+    return grow->n_redrawn;
+}
+
 EsEpisodeRunner *es_grow_run_runner(EsGrowRun *grow) { return &grow->runner; }
 
 int64_t es_grow_run_policy_parameters(const EsGrowRun *grow) {
@@ -730,11 +736,10 @@ int64_t es_grow_run_policy_parameters(const EsGrowRun *grow) {
 
 #define TASKS_TRIED 8 // whose mean stands for all
 
-static EsTask draw_tried(const EsGrowRun *grow, int g) {
-    EsTask task;
-    es_task_draw(&grow->settings->tasks, (uint64_t)grow->settings->run.seed,
-                 (int64_t)g * es_grow_settings_group_envs(grow->settings), &task);
-    return task;
+static EsStatus draw_tried(const EsGrowRun *grow, int g, EsTask *task) {
+    return es_grow_episode_draw_task(grow->settings,
+                                     (int64_t)g * es_grow_settings_group_envs(grow->settings),
+                                     grow->device, task);
 }
 
 int es_grow_run_mean_steps(const EsGrowRun *grow) {
@@ -743,7 +748,11 @@ int es_grow_run_mean_steps(const EsGrowRun *grow) {
         return es_growth_settings(grow->runner.growth)->episode_steps;
     }
     for (int g = 0; g < TASKS_TRIED; g++) {
-        sum += draw_tried(grow, g).n_steps;
+        EsTask task;
+        if (draw_tried(grow, g, &task) != ES_STATUS_OK) { // the first round says why
+            return es_growth_settings(grow->runner.growth)->episode_steps;
+        }
+        sum += task.n_steps;
     }
     return sum / TASKS_TRIED;
 }
@@ -769,8 +778,9 @@ static EsStatus try_step(EsEpisodeRunner *runner, EsPolicy *policy, double *step
 static EsStatus try_task(EsGrowRun *grow, int g, double share, double *step_seconds,
                          double *decide_seconds) {
     int n_envs = es_grow_settings_group_envs(grow->settings);
-    Group group = {.task = draw_tried(grow, g), .n_envs = n_envs};
+    Group group = {.n_envs = n_envs};
     double step = 0, decision = 0;
+    ES_TRY(draw_tried(grow, g, &group.task));
     group.settings = es_grow_settings_of_task(grow->settings, &group.task, n_envs + 1);
     EsStatus status = open_group(grow, &group);
     if (status == ES_STATUS_OK) {

@@ -25,6 +25,12 @@
 #define SIDE_LEAST    4   // pixels that pools leave
 #define CHANNELS_MOST 256 // of a block, so that widths do not multiply without end
 
+#define ATTEMPT_STRIDE 64 // of the draws of a task, which are fewer
+_Static_assert(ES_N_TASK_RANGES < ATTEMPT_STRIDE, "draws of one attempt are those of the next");
+
+#define DEVICE_KERNEL 3 // the largest, and the most blocks, that an executor of a GPU takes
+#define DEVICE_BLOCKS 6
+
 // --- keys ---
 
 #define CONFIG_float(field, section, key, start, lowest, highest, help)                            \
@@ -236,14 +242,18 @@ typedef struct Source {
     const EsTaskSettings *settings;
     uint64_t seed;
     uint32_t number;
+    int attempt;   // 0, 1, ...: other tasks of the same number
     int end;       // -1: the least, 1: the most, 0: draws
     int pools_end; // of the number of pools, likewise
 } Source;
 
+static EsRandom4 draw_words(const Source *source, int which, int index) {
+    return es_random_draw(source->seed, source->number, ES_PURPOSE_TASK,
+                          (uint32_t)(which + ATTEMPT_STRIDE * source->attempt), (uint32_t)index);
+}
+
 static uint32_t draw_word(const Source *source, int which, int index) {
-    return es_random_draw(source->seed, source->number, ES_PURPOSE_TASK, (uint32_t)which,
-                          (uint32_t)index)
-        .word[0];
+    return draw_words(source, which, index).word[0];
 }
 
 // A number of the range `which`; `index` tells apart several of one range.
@@ -288,7 +298,7 @@ static void draw_pools(const Source *source, EsHostSpec *host) {
     while (n > 0 && host->image_size >> n < SIDE_LEAST) {
         n--;
     }
-    EsRandom4 key = es_random_draw(source->seed, source->number, ES_PURPOSE_TASK, ES_TASK_POOLS, 1);
+    EsRandom4 key = draw_words(source, ES_TASK_POOLS, 1);
     for (int i = 0; i < n; i++) {
         uint32_t drawn = es_random_permute((uint32_t)i, (uint32_t)host->n_blocks, key);
         host->blocks[source->end == 0 ? (int)drawn : host->n_blocks - 1 - i].has_pool = 1;
@@ -319,7 +329,7 @@ static void draw_slots(const Source *source, EsTask *task) {
     EsSlot all[2 * ES_SLOTS_MAX];
     int n_all = es_slots_of(&task->host, all);
     int n = ES_MIN(ES_MIN(draw_whole(source, ES_TASK_SLOTS, 0), n_all), ES_SLOTS_MAX);
-    EsRandom4 key = es_random_draw(source->seed, source->number, ES_PURPOSE_TASK, ES_TASK_SLOTS, 1);
+    EsRandom4 key = draw_words(source, ES_TASK_SLOTS, 1);
     unsigned is_taken = 0;
     size_t used = 0;
     for (int i = 0; i < n; i++) {
@@ -403,7 +413,7 @@ static void describe(EsTask *task, double difficulty) {
 }
 
 static void draw(const Source *source, EsTask *task) {
-    *task = (EsTask){.number = source->number};
+    *task = (EsTask){.number = source->number, .n_redrawn = source->attempt};
     draw_host(source, task);
     draw_slots(source, task);
     draw_images(source, task);
@@ -414,6 +424,46 @@ static void draw(const Source *source, EsTask *task) {
 void es_task_draw(const EsTaskSettings *settings, uint64_t seed, int64_t number, EsTask *task) {
     const Source source = {.settings = settings, .seed = seed, .number = (uint32_t)number};
     draw(&source, task);
+}
+
+void es_task_redraw(const EsTaskSettings *settings, uint64_t seed, EsTask *task) {
+    const Source source = {.settings = settings,
+                           .seed = seed,
+                           .number = (uint32_t)task->number,
+                           .attempt = task->n_redrawn + 1};
+    draw(&source, task);
+}
+
+// Returns 0 for a host that cannot be made smaller.
+static int shrink_host(EsHostSpec *host) {
+    int widest = 0, n_large = 0;
+    for (int b = 0; b < host->n_blocks; b++) {
+        n_large += host->blocks[b].kernel > DEVICE_KERNEL;
+        host->blocks[b].kernel = ES_MIN(host->blocks[b].kernel, DEVICE_KERNEL);
+        widest = host->blocks[b].n_channels > host->blocks[widest].n_channels ? b : widest;
+    }
+    if (n_large > 0) {
+        return 1;
+    }
+    if (host->n_blocks > DEVICE_BLOCKS) { // the first ones go: pools stand in the last
+        int n_gone = host->n_blocks - DEVICE_BLOCKS;
+        memmove(host->blocks, host->blocks + n_gone, sizeof *host->blocks * DEVICE_BLOCKS);
+        host->n_blocks = DEVICE_BLOCKS;
+        return 1;
+    }
+    host->blocks[widest].n_channels /= 2;
+    return host->blocks[widest].n_channels > 0;
+}
+
+int es_task_shrink(const EsTaskSettings *settings, EsTask *task) {
+    const Source source = {.settings = settings, .end = 1, .pools_end = 1};
+    if (!shrink_host(&task->host)) {
+        return 0;
+    }
+    draw_slots(&source, task);
+    draw_training(&source, task);
+    describe(task, draw_number(&source, ES_TASK_DIFFICULTY, 0));
+    return 1;
 }
 
 void es_task_largest(const EsTaskSettings *settings, uint64_t seed, EsTaskPools pools,
