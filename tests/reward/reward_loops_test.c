@@ -350,8 +350,9 @@ static double hold_seed(double gain, int end) {
     return total;
 }
 
-// A seed that is not worth its size earns nothing by leaving before the end, whenever it leaves; and
-// one that is loses by leaving. The whole room costs a point (budget_rent over budget_terminal).
+// A seed that is not worth its size earns nothing by leaving before the end, whenever it leaves;
+// and one that is loses by leaving. The whole room costs a point (budget_rent over
+// budget_terminal).
 TEST(budget_charges_a_seed_that_leaves_before_the_end) {
     RewardedCase start = {.world = 3};
     int n_steps = random_growth(&start).episode_steps;

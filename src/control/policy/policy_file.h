@@ -1,8 +1,8 @@
 // A trained policy as a file: safetensors with the weights and the feature normaliser, and metadata
 // about the hosts it fits: slots in order, observation version, episode length, dwell times, sizes;
 // of a policy of version 2, which has no normaliser, ranges of slots, steps and budgets: those it
-// accepts, and those that its training covered (policy_metadata.c). A host that differs is refused with a message; nothing is rescaled silently.
-// docs/file-formats.md has the bytes.
+// accepts, and those that its training covered (policy_metadata.c). A host that differs is refused
+// with a message; nothing is rescaled silently. docs/file-formats.md has the bytes.
 //
 //     EsPolicyMetadata metadata; ES_TRY(es_policy_file_metadata(path, &metadata));
 //     ES_TRY(es_policy_metadata_check(&metadata, &settings, path));

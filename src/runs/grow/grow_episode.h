@@ -69,7 +69,8 @@ EsStatus es_grow_episode_create_task(const EsGrowSettings *settings, const EsTas
 EsStatus es_grow_episode_create_reward_and_buffers(EsEpisodeRunner *runner);
 
 // Others of the same kind: `settings` differ from those of `model` in n_envs or max_parameters
-// alone. With the same limit an episode is the same bits in both. Device and data set are the model's, which must outlive this.
+// alone. With the same limit an episode is the same bits in both. Device and data set are the
+// model's, which must outlive this.
 EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowSettings *settings,
                                      EsEpisodeRunner *runner);
 

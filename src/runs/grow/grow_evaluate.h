@@ -49,10 +49,10 @@ typedef enum EsGrowMeasure {
 
 const char *es_grow_measure_name(EsGrowMeasure measure); // "test_accuracy"
 
-// NAME, name, meaning: variants that are no other policies. The size of the policy's networks is the
-// mean over the held-out episodes, with tasks over those of the task. SCRATCH, TOPOLOGIES and SEARCH
-// plant seeds, which the CPU does alone. A search is paired with BEST, which has chosen among as much
-// training; without tasks, where an episode is alone, that is the policy.
+// NAME, name, meaning: variants that are no other policies. The size of the policy's networks is
+// the mean over the held-out episodes, with tasks over those of the task. SCRATCH, TOPOLOGIES and
+// SEARCH plant seeds, which the CPU does alone. A search is paired with BEST, which has chosen
+// among as much training; without tasks, where an episode is alone, that is the policy.
 #define ES_GROW_BASELINES(X)                                                                       \
     X(WIDER, wider, "a host with more channels, of at most 1.1 times the mean final size")         \
     X(DEEPER, deeper, "a host with more blocks, likewise")                                         \
@@ -107,8 +107,8 @@ typedef struct EsGrowEvaluation {
     } budget_gains[3];
 } EsGrowEvaluation;
 
-// What a choice by validation among n episodes comes to: the best one's measures in all of
-// selected [n], the first's of equals, with the training of all.
+// Chooses among n episodes by validation: all of selected [n] get the measures of the best one, of
+// equals of the first, with the training of all.
 void es_grow_outcomes_select(const EsGrowOutcome *outcomes, int64_t n, EsGrowOutcome *selected);
 
 // Returns whether a network is better by validation than another; any than one without a number.

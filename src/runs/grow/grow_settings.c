@@ -501,8 +501,8 @@ EsGrowSettings es_grow_settings_of_task(const EsGrowSettings *settings, const Es
     return own;
 }
 
-// Settings of one task that are drawn instead, and would be ignored. Compared with the defaults, not
-// with what was given: the configuration of a run that is resumed names every key.
+// Settings of one task that are drawn instead, and would be ignored. Compared with the defaults,
+// not with what was given: the configuration of a run that is resumed names every key.
 static EsStatus check_ignored(const EsGrowSettings *settings) {
     EsGrowSettings usual;
     es_grow_run_config(&usual);
