@@ -33,6 +33,15 @@ static void report_refusals(const EsGrowRun *grow) {
     }
 }
 
+static void report_redraws(const EsGrowRun *grow) {
+    int64_t n_tasks = 0, n_redrawn = es_grow_run_redraws(grow, &n_tasks);
+    if (n_redrawn > 0) {
+        es_message("note: for %lld tasks %lld were drawn again, because the device does not run "
+                   "their hosts\n",
+                   (long long)n_tasks, (long long)n_redrawn);
+    }
+}
+
 static void print_hosts(EsGrowRun *grow, const EsGrowSettings *settings) {
     es_grow_print_hosts(es_grow_run_endings(grow), settings,
                         es_growth_model(es_grow_run_runner(grow)->growth)->layout.n_host_weights);
@@ -43,6 +52,7 @@ static EsStatus print_results(void *grow, const EsRunInput *input, const char *f
     const EsGrowEnding *endings = es_grow_run_endings(grow);
     const EsGrowEvaluation *evaluation = es_grow_run_evaluation(grow);
     report_refusals(grow);
+    report_redraws(grow);
     if (input->as_json) {
         return print_json(grow, settings, folder);
     }
@@ -89,16 +99,17 @@ static const char *write_seconds(double seconds, char text[32]) {
 }
 
 // Draws a few tasks of the first round and prints them.
-static void print_tasks(const EsGrowSettings *settings) {
+static EsStatus print_tasks(const EsGrowSettings *settings, const EsDevice *device) {
     int n_envs = es_grow_settings_group_envs(settings);
     int n_shown = ES_MIN(settings->tasks.n_groups, 8);
     es_print("# tasks       %d groups of %d hosts and a control; the first of round 1:\n",
              settings->tasks.n_groups, n_envs);
     for (int g = 0; g < n_shown; g++) {
         EsTask task;
-        es_task_draw(&settings->tasks, (uint64_t)settings->run.seed, (int64_t)g * n_envs, &task);
+        ES_TRY(es_grow_episode_draw_task(settings, (int64_t)g * n_envs, device, &task));
         es_print("#   %s\n", task.text);
     }
+    return ES_STATUS_OK;
 }
 
 static EsStatus print_plan(void *grow, const EsConfig *config, const EsRunMemory *memory) {
@@ -113,7 +124,7 @@ static EsStatus print_plan(void *grow, const EsConfig *config, const EsRunMemory
     int has_tasks = settings->tasks.n_groups > 0;
     printf("\n");
     if (has_tasks) {
-        print_tasks(settings);
+        ES_TRY(print_tasks(settings, runner->device));
     }
     es_print(
         "# hosts       %d%s%s, %lld parameters each%s, up to %lld more for seeds in %d slots\n",

@@ -257,17 +257,39 @@ static void print_direction(const char *words, const EsGrowEvaluation *evaluatio
     printf(")\n");
 }
 
+// Says what a larger budget is worth, and whether one was ever exceeded.
+static void print_budgets(const EsGrowEvaluation *evaluation) {
+    double n_over = 0;
+    char label[ES_VARIANT_LABEL_BYTES], cell[CELL_BYTES];
+    for (int a = 0; a < evaluation->n_variants; a++) {
+        n_over += evaluation->variants[a].mean[ES_MEASURE_OVER_BUDGET].mean *
+                  (double)evaluation->n_episodes;
+    }
+    if (n_over > 0) {
+        printf("\nnetworks were over their budget in %.0f steps\n", n_over);
+    }
+    for (int i = 0; i < evaluation->n_budget_gains; i++) {
+        const struct EsGrowBudgetGain *gain = &evaluation->budget_gains[i];
+        printf("%stest %% of %s", i == 0 ? "\n" : "", evaluation->variants[gain->to].name);
+        printf(" - ");
+        es_padded_text_print(es_variant_label(evaluation, gain->from, label), 0, stdout);
+        printf(": %s%s\n", write_interval(&gain->gained, 1, cell),
+               gain->gained.high < 0 ? ", a larger budget is worse" : "");
+    }
+}
+
 void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed) {
     char tasks[48] = "";
-    int has_tasks = evaluation->group_size > 1;
+    int has_tasks = evaluation->n_tasks > 0;
     if (has_tasks) {
-        snprintf(tasks, sizeof tasks, " of %lld tasks",
-                 (long long)(evaluation->n_episodes / evaluation->group_size));
+        snprintf(tasks, sizeof tasks, " of %lld task%s", (long long)evaluation->n_tasks,
+                 evaluation->n_tasks == 1 ? "" : "s");
     }
     printf("%lld held-out episode%s%s, the same for every policy; seed %d; learned policies %s\n",
            (long long)evaluation->n_episodes, evaluation->n_episodes == 1 ? "" : "s", tasks, seed,
            evaluation->is_greedy ? "take the most likely action" : "draw");
     print_variants(evaluation, take_variant, evaluation);
+    print_budgets(evaluation);
     if (evaluation->n_episodes > 1) {
         printf("\nmeans with intervals of 95 %% (bootstrap over %s",
                has_tasks ? "tasks" : "episodes");

@@ -129,9 +129,12 @@ es_reward_step_sparse(const EsRewardRules *rules, const EsRewardStep *step,
 
 // Rewards the gain over the control, a host that only waits in the same episode, both as last
 // measured, before the decision; without a control over the episode's first accuracy:
-//   attribution = curve gain / steps in every step, terminal = terminal gain and
-//   rent = -rent share of the room for seeds in the last one.
-// A host that waits beside its control earns exactly 0.
+//   attribution = curve gain / steps in every step, terminal = terminal gain in the last one;
+//   rent = -rent share of the room for seeds in the last one, and in every step as much of it as
+//   the curve weighs beside the end, curve / terminal / steps.
+// So a point costs the same size on the way as at the end, and a seed that is taken out before the
+// end has paid for the part of the curve that it earned. A host that waits beside its control earns
+// exactly 0.
 static inline ES_HOST_DEVICE void
 es_reward_step_budget(const EsRewardRules *rules, const EsRewardStep *step,
                       const EsRewardEnv *memory, const EsRewardSeed *latched, EsRewardSums *sums) {
@@ -141,10 +144,16 @@ es_reward_step_budget(const EsRewardRules *rules, const EsRewardStep *step,
         return;
     }
     double gain = ((double)memory->last_accuracy - (double)other) / 100;
-    sums->attribution = (double)s->budget_curve * gain / rules->growth->episode_steps;
+    double rent = (double)s->budget_rent * es_reward_budget_share(rules, latched);
+    double curve = (double)s->budget_curve, terminal = (double)s->budget_terminal;
+    int32_t n_steps = rules->growth->episode_steps;
+    sums->attribution = curve * gain / n_steps;
+    if (curve > 0) { // at most the whole rent, where the curve weighs more than the end
+        sums->rent = -rent * curve / es_reward_max(curve, terminal) / n_steps;
+    }
     if (step->is_last) {
-        sums->terminal = (double)s->budget_terminal * gain;
-        sums->rent = -(double)s->budget_rent * es_reward_budget_share(rules, latched);
+        sums->terminal = terminal * gain;
+        sums->rent -= rent;
     }
 }
 

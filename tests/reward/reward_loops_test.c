@@ -323,5 +323,43 @@ TEST(budget_charges_what_was_measured) {
     EsAction prune = es_action_wait();
     prune.head[ES_HEAD_OP] = ES_GROWTH_OP_PRUNE;
     rewarded_decide(&c, prune);
-    EXPECT_NEAR(c.terms.rent, -0.05, 1e-7);
+    EXPECT_NEAR(c.terms.rent, -0.05 * (1 + 0.1 / growth.episode_steps), 1e-7);
+}
+
+// Total of an episode in which a seed of all the room there is lives from the first step on and
+// adds `gain` points, until it is taken out before step `end` (from 1 on); episode_steps + 1: kept.
+static double hold_seed(double gain, int end) {
+    RewardedCase start = {.world = 3};
+    EsGrowthSettings growth = random_growth(&start);
+    RewardedCase c = rewarded_begin(growth);
+    double total = 0;
+    c.settings.mode = ES_REWARD_BUDGET;
+    c.settings.control = 2;
+    c.life.settings.max_parameters = 2 * REWARDED_HOST;
+    for (int step = 1; step <= growth.episode_steps; step++) {
+        int is_there = step < end;
+        c.life.env.step = step;
+        c.life.env.accuracy = 50;
+        c.memory.control_accuracy = 50 - (float)(is_there ? gain : 0);
+        c.life.seeds[0].stage = is_there ? ES_STAGE_HOLDING : ES_STAGE_DORMANT;
+        c.life.seeds[0].n_parameters = is_there ? REWARDED_HOST : 0;
+        c.life.seeds[0].alpha = (float)is_there;
+        rewarded_decide(&c, es_action_wait());
+        total += (double)c.terms.total;
+    }
+    return total;
+}
+
+// A seed that is not worth its size earns nothing by leaving before the end, whenever it leaves;
+// and one that is loses by leaving. The whole room costs a point (budget_rent over
+// budget_terminal).
+TEST(budget_charges_a_seed_that_leaves_before_the_end) {
+    RewardedCase start = {.world = 3};
+    int n_steps = random_growth(&start).episode_steps;
+    for (int end = 2; end <= n_steps + 1; end++) {
+        EXPECT(hold_seed(0.9, end) < 0);
+        EXPECT(hold_seed(1.1, end) > 0);
+        EXPECT(hold_seed(1.1, end) > hold_seed(1.1, end - 1));
+        EXPECT(hold_seed(0.9, end) < hold_seed(0.9, end - 1));
+    }
 }

@@ -514,16 +514,26 @@ TEST(budget_pays_what_growing_gained_over_the_control) {
     t.growth.max_parameters = HOST + 100000;
     EsRewardTerms r = pay(&t);
     EXPECT_NEAR(r.attribution, 0.04 / 150, 1e-9);
-    EXPECT_NEAR(r.total, 0.04 / 150, 1e-9);
+    // the curve weighs a tenth of the end, and so does its rent
+    EXPECT_NEAR(r.rent, -0.1 * 0.5 * 0.1 / 150, 1e-9);
+    EXPECT_NEAR(r.total, (0.04 - 0.005) / 150, 1e-9);
     t.env.step = 151;
     r = pay(&t);
     EXPECT_NEAR(r.terminal, 0.4, 1e-7);
-    EXPECT_NEAR(r.rent, -0.1 * 0.5, 1e-7);
-    EXPECT_NEAR(r.total, 0.4 - 0.05 + 0.04 / 150, 1e-7);
+    EXPECT_NEAR(r.rent, -0.05 * (1 + 0.1 / 150), 1e-7);
+    EXPECT_NEAR(r.total, 0.4 - 0.05 + (0.04 - 0.005) / 150, 1e-7);
     t.growth.max_parameters = 0; // then five hosts
-    EXPECT_NEAR(pay(&t).rent, -0.1 * 0.1, 1e-7);
+    EXPECT_NEAR(pay(&t).rent, -0.1 * 0.1 * (1 + 0.1 / 150), 1e-7);
     t.growth.max_parameters = HOST; // no room at all: finite
-    EXPECT_NEAR(pay(&t).rent, -0.1 * 50000, 1e-3);
+    EXPECT_NEAR(pay(&t).rent, -0.1 * 50000 * (1 + 0.1 / 150), 1e-3);
+    t.growth.max_parameters = HOST + 100000;
+    t.settings.budget_curve = 0; // then the end alone pays and is paid
+    EXPECT_NEAR(pay(&t).rent, -0.05, 1e-7);
+    t.settings.budget_curve = 3;
+    t.settings.budget_terminal = 0; // finite: the whole rent, once over the episode
+    EXPECT_NEAR(pay(&t).rent, -0.05 * (1 + 1.0 / 150), 1e-7);
+    t.settings.budget_curve = 1;
+    t.settings.budget_terminal = 10;
     // a control that is not measured gives nothing to compare with; without one it is the start
     t.memory.control_accuracy = ES_NOT_MEASURED;
     EXPECT_NEAR(pay(&t).total, 0, 0);

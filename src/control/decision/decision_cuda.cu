@@ -152,6 +152,11 @@ static __device__ EsActionKey action_key(const EsDecisionRound *round, const EsG
     return key;
 }
 
+// The environment that the others' rewards are measured against only waits.
+static __device__ int is_control(const EsDecisionView *view, int64_t e) {
+    return view->reward.settings[e].control == (int32_t)e + 1;
+}
+
 // es_choice_probabilities by a warp: a lane takes the exponential of an action, on which a draw
 // spends most of its time. All lanes call with the same arguments and get the same p.
 static __device__ int share_probabilities(const float *logits, int n, uint64_t mask, float floor,
@@ -185,6 +190,9 @@ static __global__ void sample_kernel(EsDecisionView view, EsGrowthState state,
                                             round->is_greedy);
     if (threadIdx.x != 0) {
         return;
+    }
+    if (is_control(&view, e)) {
+        sampled.action = es_action_wait();
     }
     EsActionStats stats;
     stats.confidence = sampled.confidence;
@@ -242,6 +250,9 @@ static __global__ void decide_kernel(EsDecisionView view, EsGrowthState state,
         view.memory[e] = memory;
     } else if (view.kind == ES_POLICY_SCRIPT) {
         action = scheduled_action(&view, state.env.step[0], e);
+    }
+    if (is_control(&view, e)) {
+        action = es_action_wait();
     }
     actions[e] = action;
     view.actions[e] = action;

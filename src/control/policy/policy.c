@@ -301,6 +301,7 @@ EsStatus es_learned_open(EsPolicy *policy, const char *path) {
         learned->floor[head] = metadata.floor[head];
     }
     learned->ranges = metadata.ranges;
+    learned->trained = metadata.trained;
     if (metadata.spec.is_set) { // the same weights for any number of slots
         metadata.spec.n_slots = context->settings->n_slots;
     }
@@ -329,6 +330,7 @@ EsStatus es_learned_create(EsPolicy *policy, const EsPolicySpec *spec, const EsP
     }
     learned->ranges = es_policy_ranges_default();
     es_policy_ranges_include(&learned->ranges, context->settings);
+    es_policy_ranges_include(&learned->trained, context->settings);
     ES_TRY(allocate_step(policy, spec, n_steps));
     ES_TRY(es_rollout_create(&shape, &learned->rollout));
     ES_TRY(es_ppo_create(ppo, &shape, &learned->ppo));
@@ -474,6 +476,15 @@ EsStatus es_learned_decide(EsPolicy *policy, const EsGrowthState *state, const E
 
 void es_policy_include_host(EsPolicy *policy, const EsGrowthSettings *settings) {
     es_policy_ranges_include(&policy->learned.ranges, settings);
+    es_policy_ranges_include(&policy->learned.trained, settings);
+}
+
+int es_policy_describe_outside(const EsPolicy *policy, const EsGrowthSettings *settings,
+                               char text[ES_POLICY_OUTSIDE_BYTES]) {
+    int is_set = policy->kind == ES_POLICY_LEARNED &&
+                 es_policy_network_spec(policy->learned.network)->is_set;
+    text[0] = '\0';
+    return is_set && es_policy_ranges_describe_outside(&policy->learned.trained, settings, text);
 }
 
 EsStatus es_policy_save(const EsPolicy *policy, const char *path) {
@@ -483,7 +494,8 @@ EsStatus es_policy_save(const EsPolicy *policy, const char *path) {
     EsPolicyMetadata metadata = {.spec = *spec,
                                  .observation_version = es_policy_spec_version(spec),
                                  .settings = *policy->context.settings,
-                                 .ranges = learned->ranges};
+                                 .ranges = learned->ranges,
+                                 .trained = learned->trained};
     for (int head = 0; head < ES_N_HEADS; head++) {
         metadata.floor[head] = learned->floor[head];
     }

@@ -114,6 +114,11 @@ EsRecurrentHealth es_policy_health(const EsPolicy *policy); // of the last decis
 // on beside those of its context.
 void es_policy_include_host(EsPolicy *policy, const EsGrowthSettings *settings);
 
+// Names what of this host the training of a policy of version 2 did not cover, though it is
+// accepted: "6 slots (in training 1 to 5)". Returns whether there is such a thing.
+int es_policy_describe_outside(const EsPolicy *policy, const EsGrowthSettings *settings,
+                               char text[ES_POLICY_OUTSIDE_BYTES]);
+
 // A file for es_policy_open.
 EsStatus es_policy_save(const EsPolicy *policy, const char *path);
 

@@ -1,8 +1,8 @@
 // A trained policy as a file: safetensors with the weights and the feature normaliser, and metadata
 // about the hosts it fits: slots in order, observation version, episode length, dwell times, sizes;
-// of a policy of version 2, which has no normaliser, ranges of slots, steps and budgets
-// (policy_metadata.c). A host that differs is refused with a message; nothing is rescaled silently.
-// docs/file-formats.md has the bytes.
+// of a policy of version 2, which has no normaliser, ranges of slots, steps and budgets: those it
+// accepts, and those that its training covered (policy_metadata.c). A host that differs is refused
+// with a message; nothing is rescaled silently. docs/file-formats.md has the bytes.
 //
 //     EsPolicyMetadata metadata; ES_TRY(es_policy_file_metadata(path, &metadata));
 //     ES_TRY(es_policy_metadata_check(&metadata, &settings, path));
@@ -19,7 +19,8 @@ ES_EXTERN_C_BEGIN
 
 // --- ranges of the hosts that a policy of version 2 decides for ---
 
-// Least and most; all positive, the least not above the most.
+// Least and most; all positive, the least not above the most. Of a training both are 0 where it met
+// none, such as a budget.
 typedef struct EsPolicyRanges {
     double slots[2];
     double steps[2];
@@ -29,17 +30,29 @@ typedef struct EsPolicyRanges {
 // 1 to 12 slots, 20 to 300 steps, 1 to 100 times the host.
 EsPolicyRanges es_policy_ranges_default(void);
 
-// Widen the ranges so that they take in this host.
+// Widen the ranges so that they take in this host; ranges of 0 become the host's.
 void es_policy_ranges_include(EsPolicyRanges *ranges, const EsGrowthSettings *settings);
 
 // INPUT says what is out of range, which range, and the option to change.
 EsStatus es_policy_ranges_check(const EsPolicyRanges *ranges, const EsGrowthSettings *settings,
                                 const char *path);
 
+// Names what of this host the ranges of a training do not cover: "6 slots (in training 1 to 5)".
+// Returns whether there is such a thing.
+#define ES_POLICY_OUTSIDE_BYTES 320
+int es_policy_ranges_describe_outside(const EsPolicyRanges *ranges,
+                                      const EsGrowthSettings *settings,
+                                      char text[ES_POLICY_OUTSIDE_BYTES]);
+
+// Entries of the metadata: hosts that are accepted, and those that training covered.
+#define ES_POLICY_ACCEPTED "ranges"
+#define ES_POLICY_TRAINED  "trained"
+
 // As the text of a JSON object, to be freed; NULL when memory is short. Reading refuses, as INPUT
-// that names the file, what is missing, unknown, not a pair of numbers, or no range.
+// that names the file and the entry, what is missing, unknown, not a pair of numbers, or no range.
 char *es_policy_ranges_write(const EsPolicyRanges *ranges);
-EsStatus es_policy_ranges_read(const char *text, const char *path, EsPolicyRanges *ranges);
+EsStatus es_policy_ranges_read(const char *text, const char *path, const char *entry,
+                               EsPolicyRanges *ranges);
 
 // --- files ---
 
@@ -50,11 +63,12 @@ typedef struct EsPolicyMetadata {
     // settings of its training; sizes of blueprints are not kept, they belong to the host
     EsGrowthSettings settings;
     float floor[ES_N_HEADS]; // least probabilities it was trained with
-    EsPolicyRanges ranges;   // version 2
+    EsPolicyRanges ranges;   // version 2: that it accepts,
+    EsPolicyRanges trained;  // and of its training, at most where an earlier file does not say
 } EsPolicyMetadata;
 
 // Entries of a file's header that hold the metadata, at most.
-#define ES_POLICY_METADATA_MAX 7
+#define ES_POLICY_METADATA_MAX 8
 
 // The metadata as entries, *n of them, whose values the caller releases; MEMORY when they cannot be
 // made.

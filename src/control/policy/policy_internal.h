@@ -21,14 +21,15 @@ typedef struct EsLearned {
     int32_t *blueprints;          // owned                                [E, S]
     uint8_t *is_reset;            // owned                                [E]
     EsActionStats *action_stats;  // owned                                [E]
+    EsPolicyRanges ranges;        // of hosts that its file accepts,
+    EsPolicyRanges trained;       // and of those that it was trained on
 
     // training, else NULL
-    EsPolicyRanges ranges; // of hosts that it was trained on
-    EsPpo *ppo;            // owned; NULL of an actor, which keeps rows for another policy
-    EsRollout *rollout;    // owned
-    int64_t t;             // the row that is decided or recorded next
-    int is_decided;        // it was decided and waits for its reward
-    int is_elsewhere;      // rows are written on a device (decision_device.h) and come back whole
+    EsPpo *ppo;         // owned; NULL of an actor, which keeps rows for another policy
+    EsRollout *rollout; // owned
+    int64_t t;          // the row that is decided or recorded next
+    int is_decided;     // it was decided and waits for its reward
+    int is_elsewhere;   // rows are written on a device (decision_device.h) and come back whole
 } EsLearned;
 
 struct EsPolicy {

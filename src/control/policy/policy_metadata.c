@@ -27,8 +27,10 @@ typedef struct Range {
 } Range;
 
 static const Range range_list[] = {
-    {"slots", offsetof(EsPolicyRanges, slots), "--slots", "slots", ES_SLOTS_MAX, 1},
-    {"steps", offsetof(EsPolicyRanges, steps), "--episode-steps", "steps", 1000000, 1},
+    {"slots", offsetof(EsPolicyRanges, slots), "--slots or --tasks.slots", "slots", ES_SLOTS_MAX,
+     1},
+    {"steps", offsetof(EsPolicyRanges, steps), "--episode-steps or --tasks.steps", "steps", 1000000,
+     1},
     {"budget", offsetof(EsPolicyRanges, budget), "the limit of parameters",
      "times the host's parameters", 1e9, 0},
 };
@@ -62,10 +64,39 @@ void es_policy_ranges_include(EsPolicyRanges *ranges, const EsGrowthSettings *se
     for (size_t i = 0; i < ES_COUNT_OF(range_list); i++) {
         double *ends = range_of(ranges, &range_list[i]), value = value_of(&range_list[i], settings);
         if (value > 0) {
-            ends[0] = ES_MIN(ends[0], value);
+            ends[0] = ends[0] > 0 ? ES_MIN(ends[0], value) : value;
             ends[1] = ES_MAX(ends[1], value);
         }
     }
+}
+
+// Returns whether the host's value lies beside the range. More budget than a policy has seen is as
+// good as none.
+static int is_outside(const Range *range, const double ends[2], double value) {
+    int is_too_large = value > ends[1] && (strcmp(range->name, "budget") != 0 || ends[1] == 0);
+    return value >= 0 && (value < ends[0] || is_too_large);
+}
+
+int es_policy_ranges_describe_outside(const EsPolicyRanges *ranges,
+                                      const EsGrowthSettings *settings,
+                                      char text[ES_POLICY_OUTSIDE_BYTES]) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < ES_COUNT_OF(range_list); i++) {
+        const double *ends = range_in(ranges, &range_list[i]),
+                     value = value_of(&range_list[i], settings);
+        if (!is_outside(&range_list[i], ends, value)) {
+            continue;
+        }
+        char covered[64] = "none";
+        if (ends[1] > 0) {
+            snprintf(covered, sizeof covered, "%.4g to %.4g", ends[0], ends[1]);
+        }
+        used += (size_t)snprintf(text + used, ES_POLICY_OUTSIDE_BYTES - used,
+                                 "%s%.4g %s (in training %s)", used > 0 ? ", " : "", value,
+                                 range_list[i].measure, covered);
+    }
+    return used > 0;
 }
 
 EsStatus es_policy_ranges_check(const EsPolicyRanges *ranges, const EsGrowthSettings *settings,
@@ -73,9 +104,7 @@ EsStatus es_policy_ranges_check(const EsPolicyRanges *ranges, const EsGrowthSett
     for (size_t i = 0; i < ES_COUNT_OF(range_list); i++) {
         const double *ends = range_in(ranges, &range_list[i]),
                      value = value_of(&range_list[i], settings);
-        // more budget than a policy has seen is as good as none
-        int is_too_large = value > ends[1] && strcmp(range_list[i].name, "budget") != 0;
-        if (value >= 0 && (value < ends[0] || is_too_large)) {
+        if (is_outside(&range_list[i], ends, value)) {
             return ES_FAIL(INPUT, "%s: the policy is for %g to %g %s; this run has %.4g (%s)", path,
                            ends[0], ends[1], range_list[i].measure, value, range_list[i].option);
         }
@@ -100,38 +129,42 @@ char *es_policy_ranges_write(const EsPolicyRanges *ranges) {
 }
 
 static EsStatus read_range(const json_t *object, const Range *range, const char *path,
-                           EsPolicyRanges *ranges) {
+                           const char *entry, EsPolicyRanges *ranges) {
     const json_t *pair = json_object_get(object, range->name);
     const json_t *low = json_array_get(pair, 0), *high = json_array_get(pair, 1);
     int is_pair = json_array_size(pair) == 2 && json_is_number(low) && json_is_number(high) &&
                   (!range->is_whole || (json_is_integer(low) && json_is_integer(high)));
     double ends[2] = {json_number_value(low), json_number_value(high)};
-    if (!is_pair || !(ends[0] > 0 && ends[0] <= ends[1] && ends[1] <= range->most)) {
+    int is_unseen = strcmp(entry, ES_POLICY_TRAINED) == 0 && ends[0] == 0 && ends[1] == 0;
+    int is_range = ends[0] > 0 && ends[0] <= ends[1] && ends[1] <= range->most;
+    if (!is_pair || !(is_range || is_unseen)) {
         return ES_FAIL(INPUT,
-                       "%s: ranges: \"%s\" is not a pair of %s, the least above 0 and the most at "
+                       "%s: %s: \"%s\" is not a pair of %s, the least above 0 and the most at "
                        "most %g",
-                       path, range->name, range->is_whole ? "integers" : "numbers", range->most);
+                       path, entry, range->name, range->is_whole ? "integers" : "numbers",
+                       range->most);
     }
     memcpy(range_of(ranges, range), ends, sizeof ends);
     return ES_STATUS_OK;
 }
 
-EsStatus es_policy_ranges_read(const char *text, const char *path, EsPolicyRanges *ranges) {
+EsStatus es_policy_ranges_read(const char *text, const char *path, const char *entry,
+                               EsPolicyRanges *ranges) {
     json_t *object = NULL;
     json_error_t error;
     if (text == NULL) {
-        return ES_FAIL(INPUT, "%s: metadata entry \"ranges\" is missing", path);
+        return ES_FAIL(INPUT, "%s: metadata entry \"%s\" is missing", path, entry);
     }
     if (es_json_parse(path, text, strlen(text), &object, &error) == ES_STATUS_MEMORY) {
         return ES_STATUS_MEMORY;
     }
     EsStatus status = ES_STATUS_OK;
     if (!json_is_object(object) || json_object_size(object) != ES_COUNT_OF(range_list)) {
-        status = ES_FAIL(INPUT, "%s: ranges is not a JSON object of %zu members", path,
+        status = ES_FAIL(INPUT, "%s: %s is not a JSON object of %zu members", path, entry,
                          ES_COUNT_OF(range_list));
     }
     for (size_t i = 0; status == ES_STATUS_OK && i < ES_COUNT_OF(range_list); i++) {
-        status = read_range(object, &range_list[i], path, ranges);
+        status = read_range(object, &range_list[i], path, entry, ranges);
     }
     json_decref(object);
     return status;
@@ -339,10 +372,11 @@ EsStatus es_policy_metadata_write(const EsPolicyMetadata *metadata,
         {network_list.name, dump_network(&metadata->spec)},
         {growth_list.name, dump_growth(&metadata->settings)},
         {"floors", dump_floors(metadata->floor)},
-        {"ranges", is_set ? es_policy_ranges_write(&metadata->ranges) : NULL},
+        {ES_POLICY_ACCEPTED, is_set ? es_policy_ranges_write(&metadata->ranges) : NULL},
+        {ES_POLICY_TRAINED, is_set ? es_policy_ranges_write(&metadata->trained) : NULL},
     };
     int is_whole = 1;
-    *n = is_set ? ES_POLICY_METADATA_MAX : ES_POLICY_METADATA_MAX - 1;
+    *n = is_set ? ES_POLICY_METADATA_MAX : ES_POLICY_METADATA_MAX - 2;
     for (int i = 0; i < *n; i++) {
         entries[i] = made[i];
         is_whole = is_whole && entries[i].value != NULL;
@@ -666,6 +700,21 @@ done:
     return status;
 }
 
+// Files from before there was "trained" say the largest of their training alone, as their growth.
+static EsStatus read_ranges(const EsSafetensors *file, const char *path,
+                            EsPolicyMetadata *metadata) {
+    const char *trained = es_safetensors_metadata(file, ES_POLICY_TRAINED);
+    ES_TRY(es_policy_ranges_read(es_safetensors_metadata(file, ES_POLICY_ACCEPTED), path,
+                                 ES_POLICY_ACCEPTED, &metadata->ranges));
+    if (trained != NULL) {
+        return es_policy_ranges_read(trained, path, ES_POLICY_TRAINED, &metadata->trained);
+    }
+    metadata->trained = metadata->ranges;
+    metadata->trained.slots[1] = metadata->settings.n_slots;
+    metadata->trained.steps[1] = metadata->settings.episode_steps;
+    return ES_STATUS_OK;
+}
+
 EsStatus es_policy_metadata_read(const EsSafetensors *file, const char *path,
                                  EsPolicyMetadata *metadata) {
     const char *format = es_safetensors_metadata(file, "format");
@@ -684,11 +733,10 @@ EsStatus es_policy_metadata_read(const EsSafetensors *file, const char *path,
     ES_TRY(read_integer_entry(file, path, "observation", &metadata->observation_version));
     ES_TRY(read_network(file, path, &metadata->spec));
     metadata->spec.is_set = version == ES_SET_OBSERVATION_VERSION;
-    if (metadata->spec.is_set) {
-        ES_TRY(es_policy_ranges_read(es_safetensors_metadata(file, "ranges"), path,
-                                     &metadata->ranges));
-    }
     ES_TRY(read_growth(file, path, &metadata->settings));
+    if (metadata->spec.is_set) {
+        ES_TRY(read_ranges(file, path, metadata));
+    }
     ES_TRY(read_floors(file, path, metadata->floor));
     if (metadata->spec.n_slots != metadata->settings.n_slots) {
         return ES_FAIL(INPUT, "%s: the network has %d slots, its growth %d", path,

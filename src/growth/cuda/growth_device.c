@@ -98,9 +98,10 @@ static EsStatus queue_reset(EsGrowth *growth, int64_t first_episode) {
     EsGrowthOnDevice *d = growth->on_device;
     d->step = 1;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
-        growth->episode_ids[e] = (int32_t)(first_episode + e);
+        int64_t id = first_episode + (growth->options.is_paired ? 0 : e);
+        growth->episode_ids[e] = (int32_t)id;
     }
-    es_growth_cuda_reset(&d->arrays, growth->stream, first_episode);
+    es_growth_cuda_reset(&d->arrays, growth->stream, first_episode, growth->options.is_paired);
     es_growth_cuda_weights(&d->arrays, growth->stream, 1);
     return es_device_status(growth->device);
 }

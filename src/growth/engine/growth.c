@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "growth/engine/growth_internal.h"
+#include "growth/fused/fused_step.h"
 #include "tensor/profile.h"
 
 EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, int n_slots,
@@ -62,9 +63,6 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
     if (es_device_info(device)->kind == ES_DEVICE_CPU && options->precision != ES_DTYPE_F32) {
         return ES_FAIL(UNSUPPORTED, "the CPU computes in F32; %s is asked for",
                        es_dtype_name(options->precision));
-    }
-    if (es_device_info(device)->kind != ES_DEVICE_CPU && options->is_paired) {
-        return ES_FAIL(UNSUPPORTED, "hosts that share one episode run on the CPU alone");
     }
     if (options->n_shares < 0 || options->n_shares > INT32_MAX) {
         return ES_FAIL(ARGUMENT, "%lld shares of the training images",
@@ -138,6 +136,17 @@ static void fill_settings(EsGrowth *growth) {
                     : 0;
         }
     }
+}
+
+EsStatus es_growth_check_host(const EsHostSpec *host, const EsSlot *slots, int n_slots,
+                              const EsDevice *device, EsDtype precision) {
+    EsGrowthModel model = {.host = *host, .n_slots = n_slots, .n_envs = 1};
+    if (es_device_info(device)->kind == ES_DEVICE_CPU) {
+        return ES_STATUS_OK;
+    }
+    memcpy(model.slots, slots, sizeof *slots * (size_t)n_slots);
+    ES_TRY(es_growth_layout_create(&model));
+    return es_fused_step_check(&model, device, precision);
 }
 
 static EsStatus create_model(EsGrowth *growth, const EsDataset *dataset) {

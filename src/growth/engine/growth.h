@@ -37,7 +37,7 @@ typedef struct EsGrowthOptions {
     EsDtype precision; // of activations: F32; on CUDA also BF16, F16
     int is_tf32;       // CUDA, F32: convolutions multiply in TF32
     int64_t n_shares;  // episodes that divide each pass over the training images; 0 or 1 = none
-    int is_paired;     // CPU: all environments are in the first one's episode: the same initial
+    int is_paired;     // all environments are in the first one's episode: the same initial
                        // weights, batches and seeds, so that decisions alone tell them apart
     EsCompileMode mode;
     int plan_capacity;
@@ -173,6 +173,11 @@ int64_t es_growth_episode(const EsGrowth *growth, int64_t env);
 
 // Bytes of the weights of all hosts, with gradients, momentum, statistics, snapshots and averages.
 size_t es_growth_weight_bytes(const EsGrowth *growth);
+
+// Returns whether such a host can grow on the device, before there is anything else: UNSUPPORTED
+// says why not. A CPU takes every host.
+EsStatus es_growth_check_host(const EsHostSpec *host, const EsSlot *slots, int n_slots,
+                              const EsDevice *device, EsDtype precision);
 
 const EsGrowthModel *es_growth_model(const EsGrowth *growth);
 EsStore *es_growth_store(EsGrowth *growth);

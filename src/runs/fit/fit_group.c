@@ -165,6 +165,17 @@ static EsStatus create_candidates(EsFitGroup *group, const int *candidates, int 
     return ES_STATUS_OK;
 }
 
+// Adds to the reason what of the hosts the policy's training did not cover.
+static void note_outside(EsFitGroup *group) {
+    char outside[ES_POLICY_OUTSIDE_BYTES];
+    size_t used = strlen(group->reason);
+    if (group->policy != NULL &&
+        es_policy_describe_outside(group->policy, es_growth_settings(group->growth), outside)) {
+        snprintf(group->reason + used, sizeof group->reason - used,
+                 "; its training did not cover this: %s", outside);
+    }
+}
+
 EsStatus es_fit_group_create(const EsFitGroupOptions *options, int n, int first,
                              EsFitGroup **group_out) {
     EsFitGroup *group = NULL;
@@ -180,6 +191,7 @@ EsStatus es_fit_group_create(const EsFitGroupOptions *options, int n, int first,
         numbers[i] = first + i;
     }
     ES_TRY_GOTO(create_candidates(group, numbers, n));
+    note_outside(group);
     ES_TRY_GOTO(es_policy_begin(group->policy, first));
 done:
     es_release(numbers);

@@ -257,6 +257,43 @@ static EsStatus open_host(EsEpisodeRunner *runner, EsSlot slots[ES_SLOTS_MAX], i
     return open_dataset(runner);
 }
 
+#define REDRAWS_MOST 1000 // of a task whose host the device does not run
+
+static EsStatus check_task(const EsGrowSettings *settings, const EsTask *task,
+                           const EsDevice *device) {
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots = 0;
+    ES_TRY(es_slots_parse(&task->host, task->slots, slots, &n_slots));
+    return es_growth_check_host(&task->host, slots, n_slots, device,
+                                es_grow_settings_precision(settings, es_device_info(device)));
+}
+
+EsStatus es_grow_episode_draw_task(const EsGrowSettings *settings, int64_t number,
+                                   const EsDevice *device, EsTask *task) {
+    uint64_t seed = (uint64_t)settings->run.seed;
+    es_task_draw(&settings->tasks, seed, number, task);
+    EsStatus status = check_task(settings, task, device);
+    while (status == ES_STATUS_UNSUPPORTED && task->n_redrawn < REDRAWS_MOST) {
+        es_task_redraw(&settings->tasks, seed, task);
+        status = check_task(settings, task, device);
+    }
+    return status != ES_STATUS_UNSUPPORTED
+               ? status
+               : ES_FAIL(UNSUPPORTED, "[tasks]: none of %d hosts runs on the device: %s",
+                         REDRAWS_MOST, es_status_detail());
+}
+
+EsStatus es_grow_episode_largest_task(const EsGrowSettings *settings, EsTaskPools pools,
+                                      const EsDevice *device, EsTask *task) {
+    es_task_largest(&settings->tasks, (uint64_t)settings->run.seed, pools, task);
+    ES_TRY(es_host_check(&task->host));
+    EsStatus status = check_task(settings, task, device);
+    while (status == ES_STATUS_UNSUPPORTED && es_task_shrink(&settings->tasks, task)) {
+        status = check_task(settings, task, device);
+    }
+    return status;
+}
+
 static EsStatus draw_task(EsEpisodeRunner *runner, const EsTask *task, EsSlot slots[ES_SLOTS_MAX],
                           int *n_slots) {
     const EsGrowSettings *settings = runner->settings;
@@ -386,6 +423,14 @@ EsStatus es_grow_episode_open_policy(const EsEpisodeRunner *runner, const char *
                                      EsPolicy **policy) {
     EsPolicyContext context = policy_context(runner);
     return es_policy_open(text, &context, policy);
+}
+
+void es_grow_episode_warn_outside(const EsPolicy *policy, const EsGrowthSettings *settings,
+                                  const char *name) {
+    char outside[ES_POLICY_OUTSIDE_BYTES];
+    if (es_policy_describe_outside(policy, settings, outside)) {
+        es_log(ES_LOG_WARNING, "%s: its training did not cover this run: %s", name, outside);
+    }
 }
 
 EsStatus es_grow_episode_create_policy(const EsEpisodeRunner *runner, int64_t n_envs,

@@ -49,6 +49,15 @@ EsStatus es_grow_episode_open_device(const EsGrowSettings *settings, EsDevice **
 EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsDevice *device,
                                 EsEpisodeRunner *runner);
 
+// The task of this number; drawn again while the device does not run its host. UNSUPPORTED when it
+// runs none of many.
+EsStatus es_grow_episode_draw_task(const EsGrowSettings *settings, int64_t number,
+                                   const EsDevice *device, EsTask *task);
+
+// The largest task (es_task_largest), made smaller where the device does not run its host.
+EsStatus es_grow_episode_largest_task(const EsGrowSettings *settings, EsTaskPools pools,
+                                      const EsDevice *device, EsTask *task);
+
 // The same for a task and its settings (es_grow_settings_of_task), which are borrowed; the task is
 // not kept. With n_controls 1 all environments are in the first one's episode, and the last of them
 // only waits: rewards of mode budget are measured against it.
@@ -59,8 +68,9 @@ EsStatus es_grow_episode_create_task(const EsGrowSettings *settings, const EsTas
 // on a GPU room for the decision. es_grow_episode_create calls it.
 EsStatus es_grow_episode_create_reward_and_buffers(EsEpisodeRunner *runner);
 
-// Others of the same kind: `settings` differ from those of `model` in n_envs alone. An episode is
-// the same bits in both. Device and data set are the model's, which must outlive this.
+// Others of the same kind: `settings` differ from those of `model` in n_envs or max_parameters
+// alone. With the same limit an episode is the same bits in both. Device and data set are the
+// model's, which must outlive this.
 EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowSettings *settings,
                                      EsEpisodeRunner *runner);
 
@@ -72,6 +82,10 @@ void es_grow_episode_destroy(EsEpisodeRunner *runner);
 // A policy to run: wait, random, heuristic, script:FILE or a file.
 EsStatus es_grow_episode_open_policy(const EsEpisodeRunner *runner, const char *text,
                                      EsPolicy **policy);
+
+// Warns, in one line, where the training of the policy `name` did not cover such hosts.
+void es_grow_episode_warn_outside(const EsPolicy *policy, const EsGrowthSettings *settings,
+                                  const char *name);
 
 // The policy that this run trains, with fresh weights, for n_envs environments.
 EsStatus es_grow_episode_create_policy(const EsEpisodeRunner *runner, int64_t n_envs,

@@ -1,64 +1,22 @@
-// Policies and baselines on the same held-out episodes, intervals of their differences, and
-// evaluation.json.
+// Policies and baselines on the same held-out episodes.
 #include "runs/grow/grow_evaluate.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/json.h"
 #include "base/memory.h"
-#include "base/range_check.h"
 #include "esper/log.h"
 #include "runs/stop_signal.h"
 
-const char *es_grow_measure_name(EsGrowMeasure measure) {
-    static const char *const names[] = {
-#define X(NAME, name) #name,
-        ES_GROW_MEASURES(X)
-#undef X
-    };
-    return names[measure];
-}
-
-EsGrowBaseline es_grow_baseline_parse(const char *name) {
-    static const char *const names[] = {"",
-#define X(NAME, name, meaning) #name,
-                                        ES_GROW_BASELINES(X)
-#undef X
-    };
-    for (int b = ES_BASELINE_NONE + 1; b < ES_N_BASELINES; b++) {
-        if (strcmp(name, names[b]) == 0) {
-            return (EsGrowBaseline)b;
-        }
-    }
-    return ES_BASELINE_NONE;
-}
-
-const char *es_grow_baseline_meaning(EsGrowBaseline baseline) {
-    static const char *const meanings[] = {"a policy",
-#define X(NAME, name, meaning) meaning,
-                                           ES_GROW_BASELINES(X)
-#undef X
-    };
-    return meanings[baseline];
-}
-
 static int is_planted(EsGrowBaseline baseline) {
-    return baseline == ES_BASELINE_SCRATCH || baseline == ES_BASELINE_TOPOLOGIES;
+    return baseline == ES_BASELINE_SCRATCH || baseline == ES_BASELINE_TOPOLOGIES ||
+           baseline == ES_BASELINE_SEARCH;
 }
 
-void es_grow_evaluation_destroy(EsGrowEvaluation *evaluation) {
-    if (evaluation == NULL) {
-        return;
-    }
-    for (int a = 0; a < evaluation->n_variants; a++) {
-        es_release(evaluation->variants[a].outcomes);
-    }
-    es_release(evaluation);
+static int has_larger_budget(EsGrowBaseline baseline) {
+    return baseline == ES_BASELINE_BUDGET2 || baseline == ES_BASELINE_BUDGET4;
 }
 
 // --- variants ---
@@ -90,17 +48,41 @@ static void close_variants(Contest *contest) {
     contest->finals = NULL;
 }
 
-// Can this device run the baseline? Says so where it cannot: at the start, before the run.
-static int can_run(const Contest *contest, EsGrowBaseline baseline, const char *name) {
+// Can this device run the variant? Says so where it cannot: at the start, before the run.
+static int can_run(const Contest *contest, const char *name) {
+    int plants = is_planted(es_grow_baseline_parse(name));
+    int is_eager = es_policy_parse_kind(name) == ES_POLICY_EAGER;
     int is_here =
-        !is_planted(baseline) || es_device_info(contest->runner->device)->kind == ES_DEVICE_CPU;
+        es_device_info(contest->runner->device)->kind == ES_DEVICE_CPU || (!plants && !is_eager);
     if (!is_here && contest->run == NULL) {
-        es_log(
-            ES_LOG_WARNING,
-            "\"%s\" is left out of the comparison: it plants seeds, which --device cpu does alone",
-            name);
+        es_log(ES_LOG_WARNING,
+               "\"%s\" is left out of the comparison: it %s, which --device cpu does alone", name,
+               plants ? "plants seeds" : "decides by size");
     }
     return is_here;
+}
+
+static EsStatus open_policy(const Contest *contest, EsEpisodeRunner *runner, const char *text,
+                            EsPolicy **policy) {
+    ES_TRY(es_grow_episode_open_policy(runner, text, policy));
+    if (es_policy_kind(*policy) == ES_POLICY_LEARNED) {
+        es_policy_set_greedy(*policy, contest->evaluation->is_greedy);
+    }
+    return ES_STATUS_OK;
+}
+
+// Adds a variant that is made from the first one.
+static EsStatus add_baseline(Contest *contest, EsGrowBaseline baseline, const char *name) {
+    EsGrowEvaluation *evaluation = contest->evaluation;
+    const EsGrowSettings *settings = contest->runner->settings;
+    EsGrowVariant *variant = &evaluation->variants[evaluation->n_variants];
+    if (has_larger_budget(baseline) && evaluation->n_tasks == 0 && settings->max_parameters == 0) {
+        return ES_FAIL(CONFIG, "\"%s\" is %s, and this run has none: --max-params", name,
+                       es_grow_baseline_meaning(baseline));
+    }
+    snprintf(variant->hash, sizeof variant->hash, "%s", evaluation->variants[0].hash);
+    evaluation->n_variants++;
+    return ES_STATUS_OK;
 }
 
 // A variant's name is its key: one that is there already is not taken again.
@@ -119,13 +101,11 @@ static EsStatus open_variant(Contest *contest, const char *name, const char *tex
     EsGrowBaseline baseline = es_grow_baseline_parse(name);
     snprintf(variant->name, sizeof variant->name, "%s", name);
     if (baseline != ES_BASELINE_NONE && evaluation->n_variants > 0) {
-        snprintf(variant->hash, sizeof variant->hash, "%s", evaluation->variants[0].hash);
-        evaluation->n_variants += can_run(contest, baseline, name);
-        return ES_STATUS_OK;
+        return add_baseline(contest, baseline, name);
     }
-    ES_TRY(es_grow_episode_open_policy(contest->runner, text, policy));
-    if (es_policy_kind(*policy) == ES_POLICY_LEARNED) {
-        es_policy_set_greedy(*policy, evaluation->is_greedy);
+    ES_TRY(open_policy(contest, contest->runner, text, policy));
+    if (contest->run == NULL) { // at the start, before the run
+        es_grow_episode_warn_outside(*policy, es_growth_settings(contest->runner->growth), name);
     }
     snprintf(variant->hash, sizeof variant->hash, "%s", es_policy_hash(*policy));
     evaluation->n_variants++;
@@ -152,9 +132,21 @@ int es_grow_evaluate_has_static(const EsGrowSettings *settings) {
     snprintf(list, sizeof list, "%s", settings->against);
     for (char *name = next_name(list, &rest); name != NULL; name = next_name(NULL, &rest)) {
         EsGrowBaseline baseline = es_grow_baseline_parse(name);
-        has_static |= baseline != ES_BASELINE_NONE && !is_planted(baseline);
+        has_static |=
+            baseline != ES_BASELINE_NONE && baseline != ES_BASELINE_BEST && !is_planted(baseline);
     }
     return has_static;
+}
+
+// Opens a name of the settings' list. A search brings the row that it is paired with.
+static EsStatus open_rival(Contest *contest, const char *name) {
+    if (name[0] == '\0' || !can_run(contest, name)) {
+        return ES_STATUS_OK;
+    }
+    if (es_grow_baseline_parse(name) == ES_BASELINE_SEARCH && contest->evaluation->group_size > 1) {
+        ES_TRY(open_variant(contest, "best", "best"));
+    }
+    return open_variant(contest, name, name);
 }
 
 // Those of the settings.
@@ -162,7 +154,7 @@ static EsStatus open_rivals(Contest *contest) {
     char list[sizeof contest->runner->settings->against], *rest = NULL;
     snprintf(list, sizeof list, "%s", contest->runner->settings->against);
     for (char *name = next_name(list, &rest); name != NULL; name = next_name(NULL, &rest)) {
-        EsStatus status = name[0] != '\0' ? open_variant(contest, name, name) : ES_STATUS_OK;
+        EsStatus status = open_rival(contest, name);
         if (status != ES_STATUS_OK) {
             char detail[1024];
             snprintf(detail, sizeof detail, "%s", es_status_detail());
@@ -175,8 +167,11 @@ static EsStatus open_rivals(Contest *contest) {
 static EsStatus create_evaluation(const EsGrowSettings *settings, EsGrowEvaluation **evaluation) {
     ES_TRY(es_allocate(sizeof **evaluation, (void **)evaluation));
     (*evaluation)->n_episodes = es_grow_settings_evaluated(settings);
-    (*evaluation)->group_size =
-        settings->tasks.n_groups > 0 ? es_grow_settings_group_envs(settings) : 1;
+    (*evaluation)->group_size = 1;
+    if (settings->tasks.n_groups > 0) {
+        (*evaluation)->group_size = es_grow_settings_group_envs(settings);
+        (*evaluation)->n_tasks = (*evaluation)->n_episodes / (*evaluation)->group_size;
+    }
     (*evaluation)->is_greedy = settings->is_greedy;
     (*evaluation)->n_rounds = settings->run.n_rounds;
     return ES_STATUS_OK;
@@ -354,7 +349,8 @@ static EsStatus run_deeper(Contest *contest, int64_t n_parameters, int a) {
     return status;
 }
 
-static EsStatus run_drawn(Contest *contest, int64_t n_parameters, int a) {
+// Runs random topologies, one in each episode; passes draw others.
+static EsStatus run_drawn(Contest *contest, int64_t n_parameters, int64_t pass, int a) {
     const EsGrowthModel *model = es_growth_model(contest->runner->growth);
     int64_t n = contest->evaluation->n_episodes;
     EsFitTopology *drawn = NULL;
@@ -362,11 +358,92 @@ static EsStatus run_drawn(Contest *contest, int64_t n_parameters, int a) {
     for (int64_t i = contest->first; i < contest->end; i++) {
         es_fit_topology_draw(&drawn[i], &contest->runner->host, model->slots, model->n_slots,
                              n_parameters, (uint64_t)contest->runner->settings->run.seed,
-                             (uint32_t)i);
+                             (uint32_t)(pass * n + i));
     }
     EsStatus status = run_alone(contest, contest->runner, drawn, a);
     es_release(drawn);
     return status;
+}
+
+// A random search for the network of a task (without tasks: of an episode).
+typedef struct Search {
+    double most_flops; // of the first variant's training in the same episodes
+    double flops;      // of the topologies that were tried
+    int64_t n_tried;
+    int is_over;        // they have taken as much
+    EsGrowOutcome best; // by validation
+} Search;
+
+// Tries the topologies that were trained, in their order, until they have taken the FLOPs: the last
+// one is finished, so that a search has no less than the policy.
+static void take_candidates(Search *search, const EsGrowOutcome *outcomes, int64_t n) {
+    for (int64_t i = 0; i < n && !search->is_over; i++) {
+        if (search->n_tried == 0 || es_grow_outcome_is_better(&outcomes[i], &search->best)) {
+            search->best = outcomes[i];
+        }
+        search->flops += outcomes[i].measure[ES_MEASURE_TRAINING_FLOPS];
+        search->n_tried++;
+        search->is_over = !(search->flops < search->most_flops);
+    }
+}
+
+// Random topologies, trained whole and by the same recipe, until they have taken the FLOPs of the
+// policy's episodes. All episodes of a task have the outcome of the best, and an equal share of the
+// training.
+static EsStatus run_search(Contest *contest, int64_t n_parameters, int a) {
+    const EsGrowEvaluation *evaluation = contest->evaluation;
+    const EsGrowOutcome *first = evaluation->variants[0].outcomes;
+    EsGrowOutcome *outcomes = evaluation->variants[a].outcomes;
+    int64_t n_group = evaluation->group_size;
+    Search *searches = NULL; // of the groups, by their first episode
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_allocate(sizeof *searches * (size_t)evaluation->n_episodes, (void **)&searches));
+    for (int64_t i = contest->first; i < contest->end; i++) {
+        searches[i / n_group * n_group].most_flops += first[i].measure[ES_MEASURE_TRAINING_FLOPS];
+    }
+    int is_over = 0;
+    for (int64_t pass = 0; !is_over; pass++) {
+        ES_TRY_GOTO(run_drawn(contest, n_parameters, pass, a));
+        is_over = 1;
+        for (int64_t i = contest->first; i < contest->end; i += n_group) {
+            take_candidates(&searches[i], outcomes + i, n_group);
+            is_over &= searches[i].is_over;
+        }
+    }
+    for (int64_t i = contest->first; i < contest->end; i++) {
+        const Search *search = &searches[i / n_group * n_group];
+        outcomes[i] = search->best;
+        outcomes[i].measure[ES_MEASURE_TRAINING_FLOPS] = search->flops / (double)n_group;
+    }
+done:
+    es_release(searches);
+    return status;
+}
+
+// The first variant's policy with `factor` times the budget; without one in the task as it was.
+static EsStatus run_larger_budget(Contest *contest, int64_t factor, int a) {
+    EsGrowSettings settings = *contest->runner->settings;
+    EsEpisodeRunner runner;
+    EsPolicy *policy = NULL;
+    settings.max_parameters = (int)ES_MIN(factor * settings.max_parameters, INT32_MAX);
+    ES_TRY(es_grow_episode_create_like(contest->runner, &settings, &runner));
+    EsStatus status = open_policy(contest, &runner, contest->text, &policy);
+    if (status == ES_STATUS_OK) {
+        status = run_episodes(contest, &runner, policy, NULL, a);
+    }
+    es_grow_episode_destroy_policy(&runner, policy);
+    es_grow_episode_destroy(&runner);
+    return status;
+}
+
+// The first variant's networks that are best by validation, group by group.
+static EsStatus take_best(Contest *contest, int a) {
+    const EsGrowEvaluation *evaluation = contest->evaluation;
+    for (int64_t i = contest->first; i < contest->end; i += evaluation->group_size) {
+        es_grow_outcomes_select(evaluation->variants[0].outcomes + i, evaluation->group_size,
+                                evaluation->variants[a].outcomes + i);
+    }
+    return ES_STATUS_OK;
 }
 
 // The baseline of variant a in the episodes of the runner at hand.
@@ -375,9 +452,8 @@ static EsStatus run_baseline(Contest *contest, int a) {
     int64_t n_parameters = find_final_size(contest);
     // hosts come in a few sizes: a tenth more, so that the nearest is rarely the host itself
     int64_t n_static = n_parameters + n_parameters / 10;
-    if (runner->settings->max_parameters > 0) {
-        n_static = ES_MIN(n_static, (int64_t)runner->settings->max_parameters);
-    }
+    int64_t budget = runner->settings->max_parameters;
+    n_static = budget > 0 ? ES_MIN(n_static, budget) : n_static;
     EsHostSpec host;
     switch (es_grow_baseline_parse(contest->evaluation->variants[a].name)) {
     case ES_BASELINE_WIDER:
@@ -387,8 +463,16 @@ static EsStatus run_baseline(Contest *contest, int a) {
         return run_deeper(contest, n_static, a);
     case ES_BASELINE_SCRATCH:
         return run_alone(contest, runner, contest->finals, a);
+    case ES_BASELINE_TOPOLOGIES:
+        return run_drawn(contest, n_parameters, 0, a);
+    case ES_BASELINE_SEARCH: // knows the limit, not what the policy ends with
+        return run_search(contest, budget > 0 ? budget : n_parameters, a);
+    case ES_BASELINE_BUDGET2:
+        return run_larger_budget(contest, 2, a);
+    case ES_BASELINE_BUDGET4:
+        return run_larger_budget(contest, 4, a);
     default:
-        return run_drawn(contest, n_parameters, a);
+        return take_best(contest, a);
     }
 }
 
@@ -397,8 +481,8 @@ static EsStatus run_task(Contest *contest, int a, const EsGrowSettings *settings
     EsEpisodeRunner *whole = contest->runner, runner;
     EsPolicy *policy = NULL;
     EsTask task;
-    es_task_draw(&settings->tasks, (uint64_t)settings->run.seed,
-                 ES_HELD_OUT_EPISODE + contest->first, &task);
+    ES_TRY(es_grow_episode_draw_task(settings, ES_HELD_OUT_EPISODE + contest->first, whole->device,
+                                     &task));
     EsGrowSettings own =
         es_grow_settings_of_task(settings, &task, (int)(contest->end - contest->first));
     ES_TRY(es_grow_episode_create_task(&own, &task, 0, whole->device, &runner));
@@ -408,11 +492,8 @@ static EsStatus run_task(Contest *contest, int a, const EsGrowSettings *settings
         status = run_baseline(contest, a);
         goto done;
     }
-    ES_TRY_GOTO(es_grow_episode_open_policy(
-        &runner, a == 0 ? contest->text : contest->evaluation->variants[a].name, &policy));
-    if (es_policy_kind(policy) == ES_POLICY_LEARNED) {
-        es_policy_set_greedy(policy, contest->evaluation->is_greedy);
-    }
+    ES_TRY_GOTO(open_policy(
+        contest, &runner, a == 0 ? contest->text : contest->evaluation->variants[a].name, &policy));
     status = run_episodes(contest, &runner, policy, NULL, a);
 done:
     es_grow_episode_destroy_policy(&runner, policy);
@@ -427,7 +508,7 @@ static EsStatus run_variant(Contest *contest, int a) {
     const EsGrowSettings *settings = contest->runner->settings;
     int64_t n = evaluation->n_episodes;
     ES_TRY(es_allocate(sizeof *variant->outcomes * (size_t)n, (void **)&variant->outcomes));
-    if (settings->tasks.n_groups == 0) {
+    if (evaluation->n_tasks == 0) {
         contest->first = 0;
         contest->end = n;
         return contest->policies[a] != NULL
@@ -443,23 +524,6 @@ static EsStatus run_variant(Contest *contest, int a) {
 }
 
 // --- earlier results ---
-
-const char *es_grow_evaluation_difference(const EsGrowEvaluation *a, const EsGrowEvaluation *b) {
-    if (a->n_episodes != b->n_episodes) {
-        return "the number of held-out episodes";
-    }
-    if (a->group_size != b->group_size) {
-        return "the number of episodes with one task";
-    }
-    if (a->is_greedy != b->is_greedy) {
-        return "whether learned policies draw";
-    }
-    int same = a->n_variants == b->n_variants;
-    for (int i = 0; same && i < a->n_variants; i++) {
-        same = strcmp(a->variants[i].name, b->variants[i].name) == 0;
-    }
-    return same ? NULL : "the policies";
-}
 
 static int is_same(const EsGrowEvaluation *a, const EsGrowEvaluation *b) {
     int same = es_grow_evaluation_difference(a, b) == NULL && a->n_rounds == b->n_rounds;
@@ -502,7 +566,7 @@ static EsStatus take_saved(Contest *contest, const char *path, int *is_whole) {
     EsGrowEvaluation *evaluation = contest->evaluation;
     *is_whole = is_same(saved, evaluation);
     if (saved->n_episodes == evaluation->n_episodes && saved->is_greedy == evaluation->is_greedy &&
-        saved->group_size == evaluation->group_size) {
+        saved->n_tasks == evaluation->n_tasks) {
         for (int a = 0; a < evaluation->n_variants; a++) {
             take_variant(saved, &evaluation->variants[a]);
         }
@@ -513,56 +577,6 @@ static EsStatus take_saved(Contest *contest, const char *path, int *is_whole) {
 
 // --- the comparison ---
 
-// Mean of measure m over each group of episodes, of a variant or of the difference of two.
-static void average_groups(const EsGrowEvaluation *evaluation, const EsGrowOutcome *outcomes,
-                           const EsGrowOutcome *taken_off, EsGrowMeasure m, double *means) {
-    int64_t n = evaluation->group_size;
-    for (int64_t g = 0; g < evaluation->n_episodes / n; g++) {
-        double sum = 0;
-        for (int64_t i = g * n; i < (g + 1) * n; i++) {
-            sum += outcomes[i].measure[m] - (taken_off != NULL ? taken_off[i].measure[m] : 0);
-        }
-        means[g] = sum / (double)n;
-    }
-}
-
-static EsStatus compare_variant(EsGrowEvaluation *evaluation, int a, EsGrowMeasure m, uint64_t seed,
-                                double *means) {
-    const EsGrowOutcome *first = evaluation->variants[0].outcomes;
-    EsGrowVariant *variant = &evaluation->variants[a];
-    int64_t n = evaluation->n_episodes / evaluation->group_size;
-    uint32_t number = (uint32_t)m; // not the variant: equal outcomes have equal intervals
-    average_groups(evaluation, variant->outcomes, NULL, m, means);
-    ES_TRY(es_bootstrap_mean(means, n, sizeof *means, seed, number, &variant->mean[m]));
-    average_groups(evaluation, first, variant->outcomes, m, means);
-    return es_bootstrap_mean(means, n, sizeof *means, seed, number, &variant->difference[m]);
-}
-
-EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed) {
-    double *means = NULL;
-    ES_ASSERT(evaluation->variants[0].outcomes != NULL && evaluation->group_size >= 1);
-    ES_TRY(es_allocate(sizeof *means * (size_t)evaluation->n_episodes, (void **)&means));
-    EsStatus status = ES_STATUS_OK;
-    for (int a = 0; a < evaluation->n_variants && status == ES_STATUS_OK; a++) {
-        int n_measures = evaluation->variants[a].outcomes != NULL ? ES_N_MEASURES : 0;
-        for (int m = 0; m < n_measures && status == ES_STATUS_OK; m++) {
-            status = compare_variant(evaluation, a, (EsGrowMeasure)m, seed, means);
-        }
-    }
-    es_release(means);
-    return status;
-}
-
-void es_grow_evaluation_order(const double *means, int n, int *order) {
-    for (int a = 0; a < n; a++) {
-        int at = a;
-        for (; at > 0 && !(means[a] <= means[order[at - 1]]) && !isnan(means[a]); at--) {
-            order[at] = order[at - 1];
-        }
-        order[at] = a;
-    }
-}
-
 // In the round after the last one: a resumed run takes rows of later rounds back, and they are
 // emitted again.
 static EsStatus emit_outcomes(const Contest *contest) {
@@ -570,17 +584,17 @@ static EsStatus emit_outcomes(const Contest *contest) {
     EsEventTime time = {.round = evaluation->n_rounds + 1, .step = -1};
     const EsGrowSettings *settings = contest->runner->settings;
     int64_t n = evaluation->n_episodes, n_group = evaluation->group_size;
-    int64_t n_envs = n_group > 1 ? n_group : settings->n_envs;
+    int64_t n_envs = evaluation->n_tasks > 0 ? n_group : settings->n_envs;
     EsEpisodeOutcomeEvent *rows = NULL;
     EsTask *tasks = NULL; // of the groups
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate(sizeof *rows * (size_t)n, (void **)&rows));
-    if (settings->tasks.n_groups > 0) {
-        ES_TRY_GOTO(es_allocate(sizeof *tasks * (size_t)(n / n_group), (void **)&tasks));
+    if (evaluation->n_tasks > 0) {
+        ES_TRY_GOTO(es_allocate(sizeof *tasks * (size_t)evaluation->n_tasks, (void **)&tasks));
     }
-    for (int64_t g = 0; tasks != NULL && g < n / n_group; g++) {
-        es_task_draw(&settings->tasks, (uint64_t)settings->run.seed,
-                     ES_HELD_OUT_EPISODE + g * n_group, &tasks[g]);
+    for (int64_t g = 0; g < evaluation->n_tasks; g++) {
+        ES_TRY_GOTO(es_grow_episode_draw_task(settings, ES_HELD_OUT_EPISODE + g * n_group,
+                                              contest->runner->device, &tasks[g]));
     }
     for (int a = 0; a < evaluation->n_variants; a++) {
         for (int64_t i = 0; i < n; i++) {
@@ -698,174 +712,4 @@ EsStatus es_grow_evaluate(EsEpisodeRunner *runner, const char *name, const char 
     }
     *evaluation = contest.evaluation;
     return ES_STATUS_OK;
-}
-
-// --- writing as JSON ---
-
-static json_t *interval_json(const EsInterval *interval) {
-    return json_pack("{s:o, s:o, s:o}", "mean", es_json_number(interval->mean), "low",
-                     es_json_number(interval->low), "high", es_json_number(interval->high));
-}
-
-json_t *es_grow_intervals_json(const EsInterval *intervals) {
-    json_t *object = json_object();
-    for (int m = 0; m < ES_N_MEASURES && object != NULL; m++) {
-        if (json_object_set_new(object, es_grow_measure_name((EsGrowMeasure)m),
-                                interval_json(&intervals[m])) != 0) {
-            json_decref(object);
-            return NULL;
-        }
-    }
-    return object;
-}
-
-// {"test_accuracy": [per episode], ...}
-static json_t *outcomes_json(const EsGrowVariant *variant, int64_t n) {
-    json_t *object = json_object();
-    int is_complete = object != NULL;
-    for (int m = 0; m < ES_N_MEASURES && is_complete; m++) {
-        json_t *values = json_array();
-        for (int64_t i = 0; i < n && is_complete; i++) {
-            is_complete =
-                json_array_append_new(values, es_json_number(variant->outcomes[i].measure[m])) == 0;
-        }
-        is_complete =
-            json_object_set_new(object, es_grow_measure_name((EsGrowMeasure)m), values) == 0 &&
-            is_complete;
-    }
-    if (!is_complete) {
-        json_decref(object);
-        return NULL;
-    }
-    return object;
-}
-
-json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation) {
-    json_t *variants = json_array();
-    int is_complete = variants != NULL;
-    for (int a = 0; a < evaluation->n_variants && is_complete; a++) {
-        const EsGrowVariant *variant = &evaluation->variants[a];
-        if (variant->outcomes == NULL) {
-            continue;
-        }
-        // json_pack gives NULL when a part is, and takes the others with it
-        json_t *object = json_pack("{s:s, s:s, s:o, s:o, s:o}", "policy", variant->name, "sha256",
-                                   variant->hash, "mean", es_grow_intervals_json(variant->mean),
-                                   "policy_minus_this", es_grow_intervals_json(variant->difference),
-                                   "episodes", outcomes_json(variant, evaluation->n_episodes));
-        is_complete = json_array_append_new(variants, object) == 0;
-    }
-    if (!is_complete) {
-        json_decref(variants);
-        return NULL;
-    }
-    return json_pack("{s:I, s:I, s:I, s:b, s:o}", "n_episodes", (json_int_t)evaluation->n_episodes,
-                     "task_episodes", (json_int_t)evaluation->group_size, "rounds",
-                     (json_int_t)evaluation->n_rounds, "greedy", evaluation->is_greedy, "arms",
-                     variants);
-}
-
-EsStatus es_grow_evaluation_save(const EsGrowEvaluation *evaluation, const char *path) {
-    char *text = NULL;
-    ES_TRY(es_json_dump(path, es_grow_evaluation_json(evaluation),
-                        JSON_INDENT(1) | JSON_REAL_PRECISION(17) | JSON_SORT_KEYS, &text));
-    EsStatus status = es_file_write_all(path, text, strlen(text));
-    free(text);
-    return status;
-}
-
-// --- reading JSON ---
-
-// Reads a measure of a finished episode. Counts are always known; the others are null where they
-// are not finite.
-static EsStatus read_measure(EsFileField field, EsGrowMeasure m, const json_t *value,
-                             double *number) {
-    int is_count = m == ES_MEASURE_FOSSILS || m == ES_MEASURE_ROLLBACKS;
-    int is_percent = m == ES_MEASURE_TEST_ACCURACY || m == ES_MEASURE_VALIDATION_ACCURACY;
-    if (!json_is_number(value) && !(json_is_null(value) && !is_count)) {
-        return ES_FAIL(INPUT, "%s: %s[%lld] is not a number%s", field.path, field.name,
-                       (long long)field.index, is_count ? "" : " or null");
-    }
-    *number = json_is_number(value) ? json_number_value(value) : NAN;
-    return json_is_null(value)
-               ? ES_STATUS_OK
-               : es_check_real(field, *number, m == ES_MEASURE_REWARD ? -DBL_MAX : 0,
-                               is_count ? INT32_MAX : (is_percent ? 100 : DBL_MAX));
-}
-
-static EsStatus load_outcomes(const json_t *episodes, int64_t n, EsGrowVariant *variant,
-                              const char *path) {
-    for (int m = 0; m < ES_N_MEASURES; m++) {
-        const char *name = es_grow_measure_name((EsGrowMeasure)m);
-        const json_t *values = json_object_get(episodes, name);
-        if (values == NULL && m >= ES_MEASURE_PARAMETERS) { // files of earlier versions lack these
-            for (int64_t i = 0; i < n; i++) {
-                variant->outcomes[i].measure[m] = NAN;
-            }
-            continue;
-        }
-        if (!json_is_array(values) || (int64_t)json_array_size(values) != n) {
-            return ES_FAIL(INPUT, "%s: \"%s\" of policy \"%.100s\" is not a list of %lld numbers",
-                           path, name, variant->name, (long long)n);
-        }
-        if (variant->outcomes == NULL) { // the file is as large as it says
-            ES_TRY(es_allocate(sizeof *variant->outcomes * (size_t)n, (void **)&variant->outcomes));
-        }
-        for (int64_t i = 0; i < n; i++) {
-            ES_TRY(read_measure((EsFileField){path, name, i}, (EsGrowMeasure)m,
-                                json_array_get(values, (size_t)i),
-                                &variant->outcomes[i].measure[m]));
-        }
-    }
-    return ES_STATUS_OK;
-}
-
-static EsStatus load_variants(const json_t *root, EsGrowEvaluation *evaluation, const char *path) {
-    const json_t *variants = json_object_get(root, "arms");
-    json_int_t n_episodes = json_integer_value(json_object_get(root, "n_episodes"));
-    size_t n_variants = json_array_size(variants);
-    if (n_episodes < 1 || n_episodes > 1000000 || n_variants < 1 ||
-        n_variants > ES_GROW_VARIANTS_MAX) {
-        return ES_FAIL(INPUT, "%s is not a comparison of policies", path);
-    }
-    const json_t *group = json_object_get(root, "task_episodes"); // earlier versions had no tasks
-    evaluation->n_episodes = n_episodes;
-    evaluation->group_size = group != NULL ? json_integer_value(group) : 1;
-    if (evaluation->group_size < 1 || n_episodes % evaluation->group_size != 0) {
-        return ES_FAIL(INPUT, "%s: %lld episodes do not make tasks of %lld", path,
-                       (long long)n_episodes, (long long)evaluation->group_size);
-    }
-    evaluation->n_rounds = json_integer_value(json_object_get(root, "rounds"));
-    ES_TRY(es_check_integer((EsFileField){path, "rounds", ES_NO_INDEX}, evaluation->n_rounds, 0,
-                            INT32_MAX));
-    evaluation->is_greedy = json_is_true(json_object_get(root, "greedy"));
-    for (size_t a = 0; a < n_variants; a++) {
-        const json_t *object = json_array_get(variants, a);
-        const char *name = json_string_value(json_object_get(object, "policy"));
-        const char *hash = json_string_value(json_object_get(object, "sha256"));
-        EsGrowVariant *variant = &evaluation->variants[evaluation->n_variants++];
-        if (name == NULL || hash == NULL) {
-            return ES_FAIL(INPUT, "%s: policy %d has no name or hash", path, (int)a + 1);
-        }
-        snprintf(variant->name, sizeof variant->name, "%s", name);
-        snprintf(variant->hash, sizeof variant->hash, "%s", hash);
-        ES_TRY(load_outcomes(json_object_get(object, "episodes"), n_episodes, variant, path));
-    }
-    return ES_STATUS_OK;
-}
-
-EsStatus es_grow_evaluation_load(const char *path, EsGrowEvaluation **evaluation) {
-    json_t *root = NULL;
-    *evaluation = NULL;
-    ES_TRY(es_json_load(path, &root));
-    EsStatus status = es_allocate(sizeof **evaluation, (void **)evaluation);
-    if (status == ES_STATUS_OK) {
-        status = load_variants(root, *evaluation, path);
-    }
-    json_decref(root);
-    if (status != ES_STATUS_OK) {
-        es_grow_evaluation_destroy(*evaluation);
-        *evaluation = NULL;
-    }
-    return status;
 }

@@ -7,7 +7,8 @@
 // over the groups' means: episodes with one task are not independent.
 //
 // Beside policies, networks that never grow can be compared: baselines of the size that the
-// policy's networks end with, trained for as long, by the same recipe, on the same episodes.
+// policy's networks end with, trained for as long, by the same recipe, on the same episodes; a
+// random search with the same training FLOPs; and the policy itself with larger budgets.
 //
 //     EsGrowEvaluation *evaluation;
 //     ES_TRY(es_grow_evaluate(&runner, "ppo", "policy.safetensors", run, &evaluation));
@@ -48,13 +49,21 @@ typedef enum EsGrowMeasure {
 
 const char *es_grow_measure_name(EsGrowMeasure measure); // "test_accuracy"
 
-// NAME, name, meaning: variants that are no policies. The size of the policy's networks is the mean
-// over the held-out episodes. The last two plant seeds, which the CPU does alone.
+// NAME, name, meaning: variants that are no other policies. The size of the policy's networks is
+// the mean over the held-out episodes, with tasks over those of the task. SCRATCH, TOPOLOGIES and
+// SEARCH plant seeds, which the CPU does alone. A search is paired with BEST, which has chosen
+// among as much training; without tasks, where an episode is alone, that is the policy.
 #define ES_GROW_BASELINES(X)                                                                       \
     X(WIDER, wider, "a host with more channels, of at most 1.1 times the mean final size")         \
     X(DEEPER, deeper, "a host with more blocks, likewise")                                         \
     X(SCRATCH, scratch, "each episode's final topology, from its first step on")                   \
-    X(TOPOLOGIES, topologies, "random topologies of at most the mean final size, one per episode")
+    X(TOPOLOGIES, topologies, "random topologies of at most the mean final size, one per episode") \
+    X(BEST, best, "the policy's network of each task that is best by validation")                  \
+    X(SEARCH, search,                                                                              \
+      "random topologies within the budget, for no less than the policy's training FLOPs of each " \
+      "task, the best by validation; its difference is to the policy's best")                      \
+    X(BUDGET2, budget2, "the policy with twice the budget")                                        \
+    X(BUDGET4, budget4, "the policy with four times the budget")
 
 typedef enum EsGrowBaseline {
     ES_BASELINE_NONE, // a policy
@@ -79,17 +88,31 @@ typedef struct EsGrowVariant {
                                           // that of the first variant
     EsGrowOutcome *outcomes;              // owned [n_episodes]; NULL until it has run
     EsInterval mean[ES_N_MEASURES];       // bootstrap over episodes
-    EsInterval difference[ES_N_MEASURES]; // first variant - this one, paired; 0 of the first
+    EsInterval difference[ES_N_MEASURES]; // first variant (of SEARCH: its best) - this one, paired
 } EsGrowVariant;
 
 typedef struct EsGrowEvaluation {
     int64_t n_episodes;
-    int64_t group_size; // episodes with one task, whose mean is one sample of an interval; 1: alone
+    int64_t n_tasks;    // that the episodes share out; 0: they have one, the run's own
+    int64_t group_size; // episodes whose mean is one sample of an interval: those of a task, or 1
     int n_variants;
     int is_greedy;
     int64_t n_rounds; // the policy was trained for
     EsGrowVariant variants[ES_GROW_VARIANTS_MAX];
+    // by es_grow_evaluation_compare, where the variants have larger budgets:
+    int n_budget_gains;
+    struct EsGrowBudgetGain {
+        int from, to;      // variants: a budget, and a larger one
+        EsInterval gained; // test accuracy with the larger one - with the other, paired
+    } budget_gains[3];
 } EsGrowEvaluation;
+
+// Chooses among n episodes by validation: all of selected [n] get the measures of the best one, of
+// equals of the first, with the training of all.
+void es_grow_outcomes_select(const EsGrowOutcome *outcomes, int64_t n, EsGrowOutcome *selected);
+
+// Returns whether a network is better by validation than another; any than one without a number.
+int es_grow_outcome_is_better(const EsGrowOutcome *outcome, const EsGrowOutcome *other);
 
 // The policy `text` (name or file) as the variant `name`, against the settings'. Variants that
 // evaluation.json in the folder of `run` has (same name, hash and episodes) are taken from there;

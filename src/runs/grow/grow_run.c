@@ -50,6 +50,8 @@ struct EsGrowRun {
     EsRun *run;                   // borrowed, during a round
     EsGrowMoment moment;          // of the step at hand
     int is_trained;               // the policy learns
+    EsRecurrentHealth health;     // of the actor of the last task
+    int64_t n_tasks, n_redrawn;   // of this session, and draws that the device did not run
     int64_t n_refused;            // operations of this session that the rules refused
     int32_t last_refusal;
 };
@@ -95,37 +97,43 @@ static EsStatus create_runner(EsGrowRun *grow) {
     if (!has_tasks(grow)) {
         return es_grow_episode_create(grow->settings, grow->device, &grow->runner);
     }
-    if (es_device_info(grow->device)->kind != ES_DEVICE_CPU) {
-        return ES_FAIL(UNSUPPORTED, "[tasks] groups = %d: tasks run on the CPU alone, for now",
-                       grow->settings->tasks.n_groups);
-    }
-    es_task_largest(&grow->settings->tasks, &largest);
-    ES_TRY(es_host_check(&largest.host));
+    ES_TRY(
+        es_grow_episode_largest_task(grow->settings, ES_TASK_POOLS_MOST, grow->device, &largest));
     grow->runner_settings = es_grow_settings_of_task(grow->settings, &largest,
                                                      es_grow_settings_group_envs(grow->settings));
     return es_grow_episode_create_task(&grow->runner_settings, &largest, 0, grow->device,
                                        &grow->runner);
 }
 
-// Makes the policy's file name the smallest task as well; its context has the largest.
-static void include_smallest(EsGrowRun *grow) {
+// Slots, steps and budget of the smallest task; the runner has those of the largest.
+static EsGrowthSettings find_smallest(const EsGrowRun *grow) {
     EsGrowthSettings settings = *es_growth_settings(grow->runner.growth);
     EsTask smallest;
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots = 0;
     es_task_smallest(&grow->settings->tasks, &smallest);
-    settings.n_slots = 1; // of those that are asked for a host may lack some
+    EsStatus status = es_slots_parse(&smallest.host, smallest.slots, slots, &n_slots);
+    ES_ASSERT(status == ES_STATUS_OK); // they are the host's own
+    settings.n_slots = n_slots;
     settings.episode_steps = smallest.n_steps;
     settings.n_host_parameters = (int32_t)es_host_parameter_count(&smallest.host);
     settings.max_parameters = smallest.max_parameters;
-    es_policy_include_host(grow->policy, &settings);
+    return settings;
 }
 
 static EsStatus create_policy(EsGrowRun *grow) {
-    if (!grow->is_trained) {
-        return es_grow_episode_open_policy(&grow->runner, grow->settings->policy, &grow->policy);
+    const char *name = grow->settings->policy;
+    EsGrowthSettings smallest =
+        has_tasks(grow) ? find_smallest(grow) : *es_growth_settings(grow->runner.growth);
+    if (grow->is_trained) {
+        ES_TRY(es_grow_episode_create_policy(&grow->runner, grow->settings->n_envs, &grow->policy));
+        es_policy_include_host(grow->policy, &smallest);
+        return ES_STATUS_OK;
     }
-    ES_TRY(es_grow_episode_create_policy(&grow->runner, grow->settings->n_envs, &grow->policy));
+    ES_TRY(es_grow_episode_open_policy(&grow->runner, name, &grow->policy));
+    es_grow_episode_warn_outside(grow->policy, es_growth_settings(grow->runner.growth), name);
     if (has_tasks(grow)) {
-        include_smallest(grow);
+        es_grow_episode_warn_outside(grow->policy, &smallest, name);
     }
     return ES_STATUS_OK;
 }
@@ -139,7 +147,8 @@ static EsStatus create_parts(EsGrowRun *grow) {
                           "a smaller --envs"));
     grow->is_trained = es_grow_settings_train(settings);
     ES_TRY(explain_memory(create_policy(grow), settings, "the policy and its episodes",
-                          "a smaller --envs, --hidden or --episode-steps"));
+                          has_tasks(grow) ? "a smaller --envs, --hidden or --tasks.steps"
+                                          : "a smaller --envs, --hidden or --episode-steps"));
     ES_TRY(es_grow_evaluate_check(&grow->runner));
     ES_TRY(es_state_hash_create(grow->device, settings->n_envs + 1, &grow->hash));
     ES_TRY(es_allocate(sizeof *grow->endings * n_envs, (void **)&grow->endings));
@@ -186,7 +195,44 @@ void es_grow_run_destroy(EsGrowRun *grow) {
     es_release(grow);
 }
 
+// --- groups of a task ---
+
+static EsStatus open_group(EsGrowRun *grow, Group *group) {
+    ES_TRY(
+        es_grow_episode_create_task(&group->settings, &group->task, 1, grow->device, &group->own));
+    group->runner = &group->own;
+    ES_TRY(grow->is_trained
+               ? es_grow_episode_create_actor(&group->own, grow->policy, &group->policy)
+               : es_grow_episode_open_policy(&group->own, grow->settings->policy, &group->policy));
+    return es_grow_events_create(group->own.growth, group->n_envs, &group->events);
+}
+
+static void close_group(Group *group) {
+    es_grow_events_destroy(group->events);
+    es_grow_episode_destroy_policy(&group->own, group->policy);
+    es_grow_episode_destroy(&group->own);
+}
+
 // --- memory ---
+
+// A group with the largest task of so many pools: its images, hosts with up to n_seeds, the policy
+// that acts on them, and static hosts where the comparison has such.
+static EsStatus measure_group(EsGrowRun *grow, EsTaskPools pools, int n_seeds, size_t *bytes) {
+    int n_envs = es_grow_settings_group_envs(grow->settings);
+    Group group = {.n_envs = n_envs};
+    size_t before = es_allocation_held(), episode_bytes = 0;
+    ES_TRY(es_grow_episode_largest_task(grow->settings, pools, grow->device, &group.task));
+    group.settings = es_grow_settings_of_task(grow->settings, &group.task, n_envs + 1);
+    EsStatus status = open_group(grow, &group);
+    *bytes = es_allocation_held() - before;
+    if (status == ES_STATUS_OK) {
+        status = es_growth_episode_bytes(group.own.growth, n_envs + 1, n_seeds, &episode_bytes);
+    }
+    *bytes +=
+        episode_bytes + (es_grow_evaluate_has_static(grow->settings) ? group.own.hosts_bytes : 0);
+    close_group(&group);
+    return status;
+}
 
 // Hosts with up to n_seeds, those of the comparison included where it has its own: fewer, or static
 // ones, whose size is not known yet and taken to be that of the others.
@@ -198,10 +244,12 @@ static EsStatus find_host_bytes(EsGrowRun *grow, int n_seeds, size_t *bytes) {
     int n_sets = (n_own < settings->n_envs) + es_grow_evaluate_has_static(settings);
     int64_t n_episodes = (int64_t)settings->run.n_rounds * settings->n_envs;
     size_t compared_bytes = 0;
-    if (has_tasks(grow)) { // one group at a time, at most as large as the runner's host
-        size_t n_hosts = (size_t)es_grow_settings_group_envs(settings);
-        ES_TRY(es_growth_episode_bytes(growth, (int64_t)n_hosts + 1, n_seeds, bytes));
-        *bytes += grow->runner.hosts_bytes / n_hosts * (n_hosts + 1) * (n_sets > 1 ? 2 : 1);
+    *bytes = 0;
+    if (has_tasks(grow)) { // one group at a time
+        for (int pools = ES_TASK_POOLS_LEAST; pools <= ES_TASK_POOLS_MOST; pools++) {
+            ES_TRY(measure_group(grow, (EsTaskPools)pools, n_seeds, &compared_bytes));
+            *bytes = ES_MAX(*bytes, compared_bytes);
+        }
         return ES_STATUS_OK;
     }
     ES_TRY(es_growth_episode_bytes(growth, n_episodes, n_seeds, bytes));
@@ -461,7 +509,8 @@ static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
 
 static EsStatus update_policy(EsGrowRun *grow, EsRoundReport *round) {
     EsPpoReport report;
-    EsRecurrentHealth health = es_policy_health(grow->policy);
+    // with tasks others have acted for it
+    EsRecurrentHealth health = has_tasks(grow) ? grow->health : es_policy_health(grow->policy);
     int64_t start_ns = es_clock_ns();
     // with tasks all episodes have ended, and actors have handed their rows over
     const EsGrowthState *state =
@@ -493,22 +542,6 @@ static EsStatus run_group(EsGrowRun *grow, EsRoundReport *report) {
     return es_growth_append_state(group->runner->growth, grow->hash);
 }
 
-static EsStatus open_group(EsGrowRun *grow, Group *group) {
-    ES_TRY(
-        es_grow_episode_create_task(&group->settings, &group->task, 1, grow->device, &group->own));
-    group->runner = &group->own;
-    ES_TRY(grow->is_trained
-               ? es_grow_episode_create_actor(&group->own, grow->policy, &group->policy)
-               : es_grow_episode_open_policy(&group->own, grow->settings->policy, &group->policy));
-    return es_grow_events_create(group->own.growth, group->n_envs, &group->events);
-}
-
-static void close_group(Group *group) {
-    es_grow_events_destroy(group->events);
-    es_grow_episode_destroy_policy(&group->own, group->policy);
-    es_grow_episode_destroy(&group->own);
-}
-
 // Hands the rows of the group to the policy that learns. What is easy or hard about a task is no
 // merit of a decision: an episode counts relative to the mean of the others of its group, which do
 // not depend on its decisions, so that the expected gradient stays what it is.
@@ -516,7 +549,7 @@ static EsStatus collect_rows(EsGrowRun *grow, const Group *group) {
     double *baseline = NULL, sum = 0;
     const double *totals = es_reward_totals(group->runner->reward);
     size_t n = (size_t)group->n_envs;
-    int is_relative = grow->settings->tasks.is_relative && n > 1;
+    int is_relative = grow->settings->tasks.is_relative; // of 2 or more, as was checked
     ES_TRY(es_allocate(sizeof *baseline * n, (void **)&baseline));
     for (size_t e = 0; e < n; e++) {
         sum += totals[e];
@@ -535,8 +568,10 @@ static EsStatus collect_rows(EsGrowRun *grow, const Group *group) {
 static EsStatus run_task(EsGrowRun *grow, int g, EsRoundReport *report) {
     int n_envs = es_grow_settings_group_envs(grow->settings);
     Group group = {.first_env = g * n_envs, .n_envs = n_envs};
-    es_task_draw(&grow->settings->tasks, (uint64_t)grow->settings->run.seed,
-                 grow->moment.first_episode + group.first_env, &group.task);
+    ES_TRY(es_grow_episode_draw_task(grow->settings, grow->moment.first_episode + group.first_env,
+                                     grow->device, &group.task));
+    grow->n_tasks++;
+    grow->n_redrawn += group.task.n_redrawn;
     group.settings = es_grow_settings_of_task(grow->settings, &group.task, n_envs + 1);
     grow->group = &group;
     grow->moment.envs = grow->envs + group.first_env;
@@ -544,6 +579,7 @@ static EsStatus run_task(EsGrowRun *grow, int g, EsRoundReport *report) {
     ES_TRY_GOTO(open_group(grow, &group));
     ES_TRY_GOTO(run_group(grow, report));
     if (grow->is_trained) {
+        grow->health = es_policy_health(group.policy);
         status = collect_rows(grow, &group);
     }
 done:
@@ -681,6 +717,11 @@ int64_t es_grow_run_refusals(const EsGrowRun *grow, const char **last) {
     return grow->n_refused;
 }
 
+int64_t es_grow_run_redraws(const EsGrowRun *grow, int64_t *n_tasks) {
+    *n_tasks = grow->n_tasks;
+    return grow->n_redrawn;
+}
+
 EsEpisodeRunner *es_grow_run_runner(EsGrowRun *grow) { return &grow->runner; }
 
 int64_t es_grow_run_policy_parameters(const EsGrowRun *grow) {
@@ -695,11 +736,10 @@ int64_t es_grow_run_policy_parameters(const EsGrowRun *grow) {
 
 #define TASKS_TRIED 8 // whose mean stands for all
 
-static EsTask draw_tried(const EsGrowRun *grow, int g) {
-    EsTask task;
-    es_task_draw(&grow->settings->tasks, (uint64_t)grow->settings->run.seed,
-                 (int64_t)g * es_grow_settings_group_envs(grow->settings), &task);
-    return task;
+static EsStatus draw_tried(const EsGrowRun *grow, int g, EsTask *task) {
+    return es_grow_episode_draw_task(grow->settings,
+                                     (int64_t)g * es_grow_settings_group_envs(grow->settings),
+                                     grow->device, task);
 }
 
 int es_grow_run_mean_steps(const EsGrowRun *grow) {
@@ -708,7 +748,11 @@ int es_grow_run_mean_steps(const EsGrowRun *grow) {
         return es_growth_settings(grow->runner.growth)->episode_steps;
     }
     for (int g = 0; g < TASKS_TRIED; g++) {
-        sum += draw_tried(grow, g).n_steps;
+        EsTask task;
+        if (draw_tried(grow, g, &task) != ES_STATUS_OK) { // the first round says why
+            return es_growth_settings(grow->runner.growth)->episode_steps;
+        }
+        sum += task.n_steps;
     }
     return sum / TASKS_TRIED;
 }
@@ -734,8 +778,9 @@ static EsStatus try_step(EsEpisodeRunner *runner, EsPolicy *policy, double *step
 static EsStatus try_task(EsGrowRun *grow, int g, double share, double *step_seconds,
                          double *decide_seconds) {
     int n_envs = es_grow_settings_group_envs(grow->settings);
-    Group group = {.task = draw_tried(grow, g), .n_envs = n_envs};
+    Group group = {.n_envs = n_envs};
     double step = 0, decision = 0;
+    ES_TRY(draw_tried(grow, g, &group.task));
     group.settings = es_grow_settings_of_task(grow->settings, &group.task, n_envs + 1);
     EsStatus status = open_group(grow, &group);
     if (status == ES_STATUS_OK) {

@@ -25,6 +25,12 @@
 #define SIDE_LEAST    4   // pixels that pools leave
 #define CHANNELS_MOST 256 // of a block, so that widths do not multiply without end
 
+#define ATTEMPT_STRIDE 64 // of the draws of a task, which are fewer
+_Static_assert(ES_N_TASK_RANGES < ATTEMPT_STRIDE, "draws of one attempt are those of the next");
+
+#define DEVICE_KERNEL 3 // the largest, and the most blocks, that an executor of a GPU takes
+#define DEVICE_BLOCKS 6
+
 // --- keys ---
 
 #define CONFIG_float(field, section, key, start, lowest, highest, help)                            \
@@ -131,7 +137,8 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_TEXT(EsGrowSettings, against, "evaluate", "against",
                    "wait,random,heuristic,wider,deeper",
                    "policies to compare with on the same episodes: names, script:FILE, files; and "
-                   "networks of the final size: wider, deeper, scratch, topologies"),
+                   "networks of the final size: wider, deeper, scratch, topologies; search: random "
+                   "topologies for the same training FLOPs; budget2, budget4: larger budgets"),
     ES_CONFIG_BOOL(EsGrowSettings, is_greedy, "evaluate", "greedy", "off",
                    "learned policies take the most likely action instead of drawing"),
 };
@@ -235,13 +242,18 @@ typedef struct Source {
     const EsTaskSettings *settings;
     uint64_t seed;
     uint32_t number;
-    int end; // -1: the least, 1: the most, 0: draws
+    int attempt;   // 0, 1, ...: other tasks of the same number
+    int end;       // -1: the least, 1: the most, 0: draws
+    int pools_end; // of the number of pools, likewise
 } Source;
 
+static EsRandom4 draw_words(const Source *source, int which, int index) {
+    return es_random_draw(source->seed, source->number, ES_PURPOSE_TASK,
+                          (uint32_t)(which + ATTEMPT_STRIDE * source->attempt), (uint32_t)index);
+}
+
 static uint32_t draw_word(const Source *source, int which, int index) {
-    return es_random_draw(source->seed, source->number, ES_PURPOSE_TASK, (uint32_t)which,
-                          (uint32_t)index)
-        .word[0];
+    return draw_words(source, which, index).word[0];
 }
 
 // A number of the range `which`; `index` tells apart several of one range.
@@ -250,10 +262,11 @@ static double draw_number(const Source *source, int which, int index) {
     EsStatus status = parse_range(source->settings, which, &range);
     ES_ASSERT(status == ES_STATUS_OK); // they were checked
     uint32_t word = draw_word(source, which, index);
-    if (source->end != 0) {
+    int end = which == ES_TASK_POOLS ? source->pools_end : source->end;
+    if (end != 0) {
         double last = range.numbers[0];
         for (int k = 1; k < range.n; k++) {
-            last = (range.numbers[k] - last) * source->end > 0 ? range.numbers[k] : last;
+            last = (range.numbers[k] - last) * end > 0 ? range.numbers[k] : last;
         }
         return last;
     }
@@ -278,15 +291,17 @@ static int draw_whole(const Source *source, int which, int index) {
     return (int)draw_number(source, which, index);
 }
 
-// Pools in blocks drawn by lot, as many as leave SIDE_LEAST pixels.
+// Pools in blocks drawn by lot, at an end of the ranges in the last ones; as many as leave
+// SIDE_LEAST pixels.
 static void draw_pools(const Source *source, EsHostSpec *host) {
     int n = ES_MIN(draw_whole(source, ES_TASK_POOLS, 0), host->n_blocks);
     while (n > 0 && host->image_size >> n < SIDE_LEAST) {
         n--;
     }
-    EsRandom4 key = es_random_draw(source->seed, source->number, ES_PURPOSE_TASK, ES_TASK_POOLS, 1);
+    EsRandom4 key = draw_words(source, ES_TASK_POOLS, 1);
     for (int i = 0; i < n; i++) {
-        host->blocks[es_random_permute((uint32_t)i, (uint32_t)host->n_blocks, key)].has_pool = 1;
+        uint32_t drawn = es_random_permute((uint32_t)i, (uint32_t)host->n_blocks, key);
+        host->blocks[source->end == 0 ? (int)drawn : host->n_blocks - 1 - i].has_pool = 1;
     }
 }
 
@@ -314,7 +329,7 @@ static void draw_slots(const Source *source, EsTask *task) {
     EsSlot all[2 * ES_SLOTS_MAX];
     int n_all = es_slots_of(&task->host, all);
     int n = ES_MIN(ES_MIN(draw_whole(source, ES_TASK_SLOTS, 0), n_all), ES_SLOTS_MAX);
-    EsRandom4 key = es_random_draw(source->seed, source->number, ES_PURPOSE_TASK, ES_TASK_SLOTS, 1);
+    EsRandom4 key = draw_words(source, ES_TASK_SLOTS, 1);
     unsigned is_taken = 0;
     size_t used = 0;
     for (int i = 0; i < n; i++) {
@@ -398,7 +413,7 @@ static void describe(EsTask *task, double difficulty) {
 }
 
 static void draw(const Source *source, EsTask *task) {
-    *task = (EsTask){.number = source->number};
+    *task = (EsTask){.number = source->number, .n_redrawn = source->attempt};
     draw_host(source, task);
     draw_slots(source, task);
     draw_images(source, task);
@@ -407,17 +422,61 @@ static void draw(const Source *source, EsTask *task) {
 }
 
 void es_task_draw(const EsTaskSettings *settings, uint64_t seed, int64_t number, EsTask *task) {
-    const Source source = {settings, seed, (uint32_t)number, 0};
+    const Source source = {.settings = settings, .seed = seed, .number = (uint32_t)number};
     draw(&source, task);
 }
 
-void es_task_largest(const EsTaskSettings *settings, EsTask *task) {
-    const Source source = {settings, 0, 0, 1};
+void es_task_redraw(const EsTaskSettings *settings, uint64_t seed, EsTask *task) {
+    const Source source = {.settings = settings,
+                           .seed = seed,
+                           .number = (uint32_t)task->number,
+                           .attempt = task->n_redrawn + 1};
+    draw(&source, task);
+}
+
+// Returns 0 for a host that cannot be made smaller.
+static int shrink_host(EsHostSpec *host) {
+    int widest = 0, n_large = 0;
+    for (int b = 0; b < host->n_blocks; b++) {
+        n_large += host->blocks[b].kernel > DEVICE_KERNEL;
+        host->blocks[b].kernel = ES_MIN(host->blocks[b].kernel, DEVICE_KERNEL);
+        widest = host->blocks[b].n_channels > host->blocks[widest].n_channels ? b : widest;
+    }
+    if (n_large > 0) {
+        return 1;
+    }
+    if (host->n_blocks > DEVICE_BLOCKS) { // the first ones go: pools stand in the last
+        int n_gone = host->n_blocks - DEVICE_BLOCKS;
+        memmove(host->blocks, host->blocks + n_gone, sizeof *host->blocks * DEVICE_BLOCKS);
+        host->n_blocks = DEVICE_BLOCKS;
+        return 1;
+    }
+    host->blocks[widest].n_channels /= 2;
+    return host->blocks[widest].n_channels > 0;
+}
+
+int es_task_shrink(const EsTaskSettings *settings, EsTask *task) {
+    const Source source = {.settings = settings, .end = 1, .pools_end = 1};
+    if (!shrink_host(&task->host)) {
+        return 0;
+    }
+    draw_slots(&source, task);
+    draw_training(&source, task);
+    describe(task, draw_number(&source, ES_TASK_DIFFICULTY, 0));
+    return 1;
+}
+
+void es_task_largest(const EsTaskSettings *settings, uint64_t seed, EsTaskPools pools,
+                     EsTask *task) {
+    const Source source = {.settings = settings,
+                           .seed = seed,
+                           .end = 1,
+                           .pools_end = pools == ES_TASK_POOLS_MOST ? 1 : -1};
     draw(&source, task);
 }
 
 void es_task_smallest(const EsTaskSettings *settings, EsTask *task) {
-    const Source source = {settings, 0, 0, -1};
+    const Source source = {.settings = settings, .end = -1, .pools_end = -1};
     draw(&source, task);
 }
 
@@ -442,6 +501,43 @@ EsGrowSettings es_grow_settings_of_task(const EsGrowSettings *settings, const Es
     return own;
 }
 
+// Settings of one task that are drawn instead, and would be ignored. Compared with the defaults,
+// not with what was given: the configuration of a run that is resumed names every key.
+static EsStatus check_ignored(const EsGrowSettings *settings) {
+    EsGrowSettings usual;
+    es_grow_run_config(&usual);
+    const struct {
+        int is_changed;
+        const char *option, *instead;
+    } ignored[] = {
+        {strcmp(settings->task, usual.task) != 0, "--task",
+         "--tasks.blocks, base, width, kernel and pools describe hosts"},
+        {strcmp(settings->slots, usual.slots) != 0, "--slots", "set --tasks.slots"},
+        {settings->episode_steps != usual.episode_steps, "--episode-steps", "set --tasks.steps"},
+        {settings->batch != usual.batch, "--batch", "set --tasks.batch"},
+        {settings->step_batches != usual.step_batches, "--step-batches",
+         "set --tasks.step_batches"},
+        {settings->max_parameters != usual.max_parameters, "--max-params",
+         "set --tasks.budget, in parameters of the host"},
+        {settings->host_learning_rate != usual.host_learning_rate, "--grow.host_rate",
+         "set --tasks.learning_rate"},
+        {settings->seed_learning_rate != usual.seed_learning_rate, "--grow.seed_rate",
+         "set --tasks.seed_factor, over the host's"},
+        {settings->keep_best > 0, "--keep-best", "it is for runs of one task"},
+        {settings->data.name[0] != '\0', "--data", "it is for runs of one task"},
+        {settings->data_split != 0, "--data-split", "it is for runs of one task"},
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(ignored); i++) {
+        if (ignored[i].is_changed) {
+            return ES_FAIL(CONFIG,
+                           "[tasks] groups = %d draws hosts, data and training, and %s would be "
+                           "ignored: %s",
+                           settings->tasks.n_groups, ignored[i].option, ignored[i].instead);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
 EsStatus es_grow_settings_check_tasks(const EsGrowSettings *settings) {
     int n_groups = settings->tasks.n_groups;
     if (n_groups == 0) {
@@ -459,12 +555,14 @@ EsStatus es_grow_settings_check_tasks(const EsGrowSettings *settings) {
                        "host; --policy.version=2 is for any",
                        n_groups);
     }
-    if (settings->keep_best > 0 || settings->data.name[0] != '\0' || settings->data_split != 0) {
-        return ES_FAIL(CONFIG, "[tasks] draws hosts and data: --%s is for runs of one task",
-                       settings->keep_best > 0          ? "keep-best"
-                       : settings->data.name[0] != '\0' ? "data"
-                                                        : "data-split");
+    if (es_grow_settings_train(settings) && settings->tasks.is_relative &&
+        settings->n_envs == n_groups) {
+        return ES_FAIL(CONFIG,
+                       "[tasks] relative = on needs others to compare with, and %d hosts (--envs) "
+                       "in %d groups are one each; a larger --envs, or --tasks.relative=off",
+                       settings->n_envs, n_groups);
     }
+    ES_TRY(check_ignored(settings));
     return es_tasks_check(&settings->tasks);
 }
 

@@ -71,6 +71,7 @@ typedef struct EsTaskSettings {
 
 typedef struct EsTask {
     int64_t number; // the first of its episodes
+    int n_redrawn;  // times that it was drawn again, for a host that the device runs
     EsHostSpec host;
     char slots[128]; // for es_slots_parse
     EsImageRecipe images;
@@ -88,9 +89,21 @@ EsStatus es_tasks_check(const EsTaskSettings *settings);
 // For settings that were checked.
 void es_task_draw(const EsTaskSettings *settings, uint64_t seed, int64_t number, EsTask *task);
 
-// The task with the most of everything, which takes the most memory and time, and slots and steps
-// that a policy must have room for; and the one with the least.
-void es_task_largest(const EsTaskSettings *settings, EsTask *task);
+// Draws another task of the same number.
+void es_task_redraw(const EsTaskSettings *settings, uint64_t seed, EsTask *task);
+
+// The task with the most of everything. Pools pull two ways: with the most of them it has the most
+// slots, which a policy must have room for; with the fewest its maps stay large, which takes the
+// most memory and time. In both they stand as late as they can, and the images are of the seed.
+typedef enum EsTaskPools { ES_TASK_POOLS_LEAST, ES_TASK_POOLS_MOST } EsTaskPools;
+void es_task_largest(const EsTaskSettings *settings, uint64_t seed, EsTaskPools pools,
+                     EsTask *task);
+
+// Makes the host of the largest task smaller, for a device that does not run it: kernels of at most
+// 3, then at most six blocks, then half of the widest block's channels. 0: there is nothing left.
+int es_task_shrink(const EsTaskSettings *settings, EsTask *task);
+
+// The task with the least of everything.
 void es_task_smallest(const EsTaskSettings *settings, EsTask *task);
 
 // --- settings ---

@@ -198,12 +198,14 @@ TEST(hosts_out_of_range_are_refused) {
     const char *path = temp_path("set.safetensors");
     REQUIRE_OK(es_policy_save(policy, path));
     set_hosts_create(&others, 13, 4);
-    expect_no_play(path, &others, device, "1 to 12 slots; this run has 13 (--slots)");
+    expect_no_play(path, &others, device,
+                   "1 to 12 slots; this run has 13 (--slots or --tasks.slots)");
     hosts_destroy(&others);
     set_hosts_create(&others, 3, 4);
     const EsGrowthSettings good = others.settings;
     others.settings.episode_steps = 19;
-    expect_no_play(path, &others, device, "20 to 300 steps; this run has 19 (--episode-steps)");
+    expect_no_play(path, &others, device,
+                   "20 to 300 steps; this run has 19 (--episode-steps or --tasks.steps)");
     others.settings.episode_steps = 301;
     expect_no_play(path, &others, device, "this run has 301");
     others.settings = good;
@@ -241,6 +243,46 @@ TEST(its_own_host_is_in_range) {
     es_device_close(device);
 }
 
+// A file says what its training covered beside what it accepts, and hosts beyond the first are
+// named; one from before it did so says the largest of its training.
+TEST(hosts_outside_of_the_training_are_named) {
+    static Hosts hosts, others;
+    char text[ES_POLICY_OUTSIDE_BYTES];
+    EsDevice *device = open_cpu();
+    set_hosts_create(&hosts, 2, 4);
+    hosts.settings.episode_steps = 30;
+    hosts.settings.n_host_parameters = 100;
+    EsPolicy *policy = create_set_policy(&hosts, device, 5), *opened = NULL;
+    EsGrowthSettings also = hosts.settings;
+    also.n_slots = 4;
+    also.episode_steps = 50;
+    es_policy_include_host(policy, &also);
+    const char *path = temp_path("covered.safetensors"), *old = temp_path("old.safetensors");
+    REQUIRE_OK(es_policy_save(policy, path));
+    REQUIRE_OK(open_set_policy(path, &hosts, device, &opened));
+    EXPECT_EQ(es_policy_describe_outside(opened, &hosts.settings, text), 0);
+    EXPECT_EQ(es_policy_describe_outside(opened, &also, text), 0);
+    es_policy_destroy(opened);
+    set_hosts_create(&others, 5, 4);
+    others.settings.episode_steps = 60;
+    others.settings.n_host_parameters = 100;
+    others.settings.max_parameters = 300;
+    REQUIRE_OK(open_set_policy(path, &others, device, &opened));
+    EXPECT_EQ(es_policy_describe_outside(opened, &others.settings, text), 1);
+    EXPECT_CONTAINS(text, "5 slots (in training 2 to 4), 60 steps (in training 30 to 50), 3 times "
+                          "the host's parameters (in training none)");
+    es_policy_destroy(opened);
+    craft_metadata(path, old, "trained", NULL);
+    REQUIRE_OK(open_set_policy(old, &others, device, &opened));
+    EXPECT_EQ(es_policy_describe_outside(opened, &others.settings, text), 1);
+    EXPECT_CONTAINS(text, "5 slots (in training 1 to 2), 60 steps (in training 20 to 30)");
+    es_policy_destroy(opened);
+    es_policy_destroy(policy);
+    hosts_destroy(&others);
+    hosts_destroy(&hosts);
+    es_device_close(device);
+}
+
 TEST(hostile_files_are_refused) {
     static const struct {
         const char *key, *value, *part;
@@ -258,6 +300,11 @@ TEST(hostile_files_are_refused) {
         {"ranges", "{\"slots\": [1, 12], \"steps\": [20, 300], \"budget\": [-1, 2]}", "\"budget\""},
         {"ranges", "{\"slots\": [1, 12], \"steps\": [20, 300], \"budget\": [\"1\", 2]}",
          "\"budget\""},
+        {"trained", "{}", "trained is not a JSON object"},
+        {"trained", "{\"slots\": [2, 1], \"steps\": [20, 30], \"budget\": [0, 0]}",
+         "trained: \"slots\""},
+        {"trained", "{\"slots\": [1, 2], \"steps\": [20, 30], \"budget\": [0, 2]}",
+         "trained: \"budget\""},
         {"version", "1", "observations of version 2"},
         {"version", "3", "version 3"},
         {"observation", "1", "observations of version 1"},

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Commands on a GPU: what a growth run tells about its captures, slots as a set, what a comparison leaves out, what a played step asks of
-# the device, and what a profile calls its launches.
+# Commands on a GPU: what a growth run tells about its captures, slots as a set, what a comparison leaves out, drawn tasks, what a played
+# step asks of the device, and what a profile calls its launches.
 #
 # usage: device_commands_test.sh PATH_TO_ESPER
 # exit code: 0 as expected, 1 not, 77 there is no CUDA device
@@ -58,6 +58,39 @@ assert list(arms)[1:] == ["wait", "deeper"], arms
 grown = next(iter(arms.values()))
 assert grown > 4 and 0.7 * grown < arms["deeper"] <= 1.1 * grown, arms
 PYTHON
+
+# --- tasks: groups of one shape, controls, hosts that the executors take ---
+cat > "$folder/tasks.ini" << 'INI'
+[grow]
+envs = 2
+validation_images = 8
+pace = swift
+[tasks]
+groups = 1
+blocks = 2
+base = 2
+kernel = 3,5
+pools = 1
+slots = 2
+image_size = 8
+classes = 2
+images = 100
+batch = 8
+step_batches = 1
+steps = 5
+[reward]
+mode = budget
+[policy]
+version = 2
+hidden = 8
+[ppo]
+n_epochs = 1
+INI
+run 0 grow --config "$folder/tasks.ini" --device cuda --rounds 3 --eval 0 --out "$folder/tasks"
+expect_part "tasks that were drawn again" "$err" "note: for 3 tasks "
+expect_text "tasks" "$(ask "$folder/tasks" "SELECT count(DISTINCT task) || ' ' || count(control_accuracy) || ' ' ||
+    sum(task LIKE '%k5%') AS told FROM episodes")" "3 6 0"
+expect_text "updates with tasks" "$(ask "$folder/tasks" "SELECT count(*) || ' ' || sum(is_skipped) AS told FROM event_update_completed")" "3 0"
 
 # --- a played step: one synchronisation, nothing allocated, whatever the number of environments ---
 run 0 bench sync "${small[@]}" --sweep envs=1,2 --filter growth --allow-busy

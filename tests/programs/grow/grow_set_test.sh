@@ -27,7 +27,7 @@ run 0 grow "${host[@]}" --policy a/policy.safetensors --slots r0c0 --episode-ste
 run 0 grow "${host[@]}" --policy a/policy.safetensors --slots all --episode-steps 25 --rounds 1 --eval 0 --out all
 [[ $(ask all "select count(distinct slot) from decisions") -gt 1 ]] || fail "one slot alone is used"
 run 2 grow "${host[@]}" --policy a/policy.safetensors --episode-steps 10 --rounds 1 --eval 0 --out short
-expect_part "too short an episode" "$err" "20 to 300 steps; this run has 10 (--episode-steps)"
+expect_part "too short an episode" "$err" "20 to 300 steps; this run has 10 (--episode-steps or --tasks.steps)"
 
 # --- a budget ---
 # tiny has 438 parameters

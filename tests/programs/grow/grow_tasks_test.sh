@@ -37,7 +37,7 @@ hidden = 16
 [ppo]
 n_epochs = 2
 [evaluate]
-against = wait,random,heuristic,eager,wider,deeper,scratch,topologies
+against = wait,random,heuristic,eager,wider,deeper,scratch,topologies,search,budget2,budget4
 INI
 
 # --- two rounds; the same bytes on two threads, and resumed ---
@@ -73,7 +73,8 @@ saved, printed = json.load(open(sys.argv[1])), json.loads(sys.argv[2])["evaluati
 assert printed["n_episodes"] == saved["n_episodes"] and len(printed["arms"]) == len(saved["arms"])
 assert saved["n_episodes"] == 6 and saved["task_episodes"] == 3
 names = [arm["policy"] for arm in saved["arms"]]
-assert names[1:] == "wait,random,heuristic,eager,wider,deeper,scratch,topologies".split(","), names
+expected = "wait,random,heuristic,eager,wider,deeper,scratch,topologies,best,search,budget2,budget4".split(",")
+assert names[1:] == expected, names
 for arm in saved["arms"]:
     episodes = arm["episodes"]
     assert sum(episodes["over_budget"]) == 0, arm["policy"]
@@ -81,12 +82,38 @@ for arm in saved["arms"]:
     assert all(whole > 3 * flops for whole, flops in zip(episodes["training_flops"], episodes["flops"]))
     assert all(ratio >= 1 for ratio in episodes["parameter_ratio"])
 wait, scratch, own = saved["arms"][1], saved["arms"][7], saved["arms"][0]
+best, search = saved["arms"][9]["episodes"], saved["arms"][10]["episodes"]
+for g in range(2):
+    group = slice(3 * g, 3 * g + 3)
+    # chosen by validation, and all of the policy's training counts
+    validation = own["episodes"]["validation_accuracy"][group]
+    at = 3 * g + validation.index(max(validation))
+    assert best["test_accuracy"][group] == [own["episodes"]["test_accuracy"][at]] * 3
+    spent = sum(own["episodes"]["training_flops"][group])
+    assert abs(sum(best["training_flops"][group]) / spent - 1) < 1e-9
+    # a search takes no less training, and not much more: its last topology begins within it
+    assert len(set(search["test_accuracy"][group])) == 1
+    assert spent <= sum(search["training_flops"][group]) < 2.5 * spent
+gain = saved["arms"][10]["policy_minus_this"]["test_accuracy"]["mean"]
+means = [sum(arm["test_accuracy"]) / 6 for arm in (best, search)]
+assert abs(gain - (means[0] - means[1])) < 1e-9, (gain, means)
+# larger budgets: the policy grows more, as far as there are slots, and every pair is compared
+sizes = [sum(saved["arms"][a]["episodes"]["parameters"]) for a in (0, 11, 12)]
+assert sizes[0] < sizes[1] <= sizes[2], sizes
+pairs = [(gain["from"], gain["to"]) for gain in saved["budget_gains"]]
+assert pairs == [(names[0], "budget2"), (names[0], "budget4"), ("budget2", "budget4")], pairs
+accuracy = [sum(saved["arms"][a]["episodes"]["test_accuracy"]) / 6 for a in (0, 11, 12)]
+assert abs(saved["budget_gains"][2]["test_accuracy"]["mean"] - (accuracy[2] - accuracy[1])) < 1e-9
 assert set(wait["episodes"]["parameter_ratio"]) == {1}
 assert scratch["episodes"]["parameters"] == own["episodes"]["parameters"]
 # an interval is over the means of two tasks: its ends are they
 means = [sum(wait["episodes"]["test_accuracy"][g * 3:g * 3 + 3]) / 3 for g in range(2)]
 assert abs(wait["mean"]["test_accuracy"]["low"] - min(means)) < 1e-9, (wait["mean"], means)
 PYTHON
+run 0 grow --resume held
+expect_part "a larger budget" "$out" "test % of budget4 - budget2: "
+run 2 grow --task tiny --policy wait --rounds 0 --eval 2 --evaluate.against=budget2
+expect_part "no budget" "$err" "\"budget2\" is the policy with twice the budget, and this run has none: --max-params"
 expect_text "held-out tasks" "$(ask held "select count(distinct task) || ' ' || (select count(*) from episodes e join episodes t on e.task = t.task where e.arm is null) from episodes where arm is not null")" "2 0"
 
 # --- one file, other hosts, lengths and budgets ---

@@ -271,7 +271,7 @@ expect_part "resumed comparison" "$out" "2 held-out episodes"
 # --- the settings that come with the program ---
 for preset in "$root"/configs/*.ini; do
     [[ $preset == */prove_* ]] && continue
-    n_envs=$([[ $preset == *general.ini ]] && echo 8 || echo 2) # a host for each of its groups
+    n_envs=$([[ $preset == *general.ini ]] && echo 16 || echo 2) # two hosts for each of its groups
     run 0 grow --config "$preset" --envs "$n_envs" --dry-run
     expect_part "$preset" "$out" "# policy"
     for setting in "schedule = cosine" "warmup = 0.05" "nesterov = true" "border = reflect"; do

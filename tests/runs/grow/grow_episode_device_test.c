@@ -276,3 +276,115 @@ TEST(comparisons_on_a_gpu_have_static_hosts) {
     es_grow_episode_destroy(&runner);
     es_device_close(device);
 }
+
+// --- tasks ---
+
+static EsGrowSettings task_settings(const char *kernel) {
+    EsGrowSettings settings = small_settings();
+    snprintf(settings.tasks.blocks, sizeof settings.tasks.blocks, "2");
+    snprintf(settings.tasks.base, sizeof settings.tasks.base, "2..3");
+    snprintf(settings.tasks.kernel, sizeof settings.tasks.kernel, "%s", kernel);
+    snprintf(settings.tasks.image_size, sizeof settings.tasks.image_size, "8");
+    snprintf(settings.tasks.images, sizeof settings.tasks.images, "100");
+    snprintf(settings.tasks.batch, sizeof settings.tasks.batch, "8");
+    snprintf(settings.tasks.step_batches, sizeof settings.tasks.step_batches, "1");
+    snprintf(settings.tasks.steps, sizeof settings.tasks.steps, "6");
+    settings.tasks.n_groups = 1;
+    settings.reward.mode = ES_REWARD_BUDGET;
+    REQUIRE_OK(es_tasks_check(&settings.tasks));
+    return settings;
+}
+
+// Only hosts that the executors take are met: kernels of 5 are drawn again, on a GPU alone, and the
+// largest task has none.
+TEST(tasks_on_a_gpu_have_hosts_that_it_runs) {
+    EsGrowSettings settings = task_settings("3,5"), large = task_settings("5");
+    EsDevice *devices[2] = {NULL, NULL};
+    EsTask task, plain;
+    int n_redrawn[2] = {0};
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 1}, &devices[0]));
+    REQUIRE_OK(es_device_open("cuda", &(EsDeviceOptions){.n_threads = 1}, &devices[1]));
+    for (int64_t number = 0; number < 30; number++) {
+        for (int d = 0; d < 2; d++) {
+            REQUIRE_OK(es_grow_episode_draw_task(&settings, number, devices[d], &task));
+            n_redrawn[d] += task.n_redrawn;
+            for (int b = 0; b < task.host.n_blocks; b++) {
+                EXPECT(d == 0 || task.host.blocks[b].kernel == 3);
+            }
+            es_task_draw(&settings.tasks, (uint64_t)settings.run.seed, number, &plain);
+            EXPECT_EQ(strcmp(task.text, plain.text) == 0, task.n_redrawn == 0);
+        }
+    }
+    EXPECT_EQ(n_redrawn[0], 0);
+    EXPECT(n_redrawn[1] > 30 && n_redrawn[1] < 300); // three of four have a kernel of 5
+    REQUIRE_OK(es_grow_episode_largest_task(&settings, ES_TASK_POOLS_MOST, devices[1], &task));
+    EXPECT(task.host.blocks[0].kernel == 3 && task.host.blocks[0].n_channels == 3);
+    EXPECT_STATUS(es_grow_episode_draw_task(&large, 0, devices[1], &task), UNSUPPORTED);
+    EXPECT_CONTAINS(es_status_detail(), "none of 1000 hosts runs on the device");
+    es_device_close(devices[0]);
+    es_device_close(devices[1]);
+}
+
+typedef struct Controlled {
+    const EsEpisodeRunner *runner;
+    int64_t n_steps, n_waited, n_germinated; // decisions of the control that waited
+    double reward;                           // of all environments, absolute
+} Controlled;
+
+static EsStatus see_paired(void *context, int64_t step) {
+    Controlled *seen = context;
+    const EsGrowthState *state = &es_growth_snapshot(seen->runner->growth)->state;
+    for (int64_t e = 1; e < state->n_envs && step == 0; e++) { // one episode: the same weights
+        EXPECT_EQ(es_growth_episode(seen->runner->growth, e),
+                  es_growth_episode(seen->runner->growth, 0));
+        EXPECT(state->env.loss[e] == state->env.loss[0]);
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus see_control(void *context, int64_t step) {
+    Controlled *seen = context;
+    const EsGrowthState *state = &es_growth_snapshot(seen->runner->growth)->state;
+    (void)step;
+    seen->n_steps++;
+    seen->n_waited += state->env.effective_op[state->n_envs - 1] == ES_GROWTH_OP_WAIT;
+    for (int64_t e = 0; e < state->n_envs; e++) {
+        seen->n_germinated += state->env.effective_op[e] == ES_GROWTH_OP_GERMINATE;
+        seen->reward += (double)(seen->runner->rewards[e] < 0 ? -seen->runner->rewards[e]
+                                                              : seen->runner->rewards[e]);
+    }
+    return ES_STATUS_OK;
+}
+
+// The control waits whatever the others do, in their episode; hosts that wait, too, earn exactly 0.
+TEST(controls_on_a_gpu_wait) {
+    static const char *const policies[] = {"wait", "random", "heuristic"};
+    EsGrowSettings settings = task_settings("3"), own;
+    EsDevice *device = NULL;
+    EsTask task;
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    REQUIRE_OK(es_grow_episode_open_device(&settings, &device));
+    REQUIRE_OK(es_grow_episode_draw_task(&settings, 3, device, &task));
+    own = es_grow_settings_of_task(&settings, &task, 3);
+    for (size_t i = 0; i < ES_COUNT_OF(policies); i++) {
+        EsEpisodeRunner runner;
+        EsPolicy *policy = NULL;
+        Controlled seen = {.runner = &runner};
+        EsGrowWatch watch = {&seen, see_paired, see_control};
+        REQUIRE_OK(es_grow_episode_create_task(&own, &task, 1, device, &runner));
+        REQUIRE_OK(es_grow_episode_open_policy(&runner, policies[i], &policy));
+        REQUIRE_OK(es_grow_episode_run(&runner, policy, 3, &watch));
+        EXPECT_EQ(seen.n_steps, 6);
+        EXPECT_EQ(seen.n_waited, 6);
+        EXPECT(i > 0 || (seen.reward == 0 && seen.n_germinated == 0));
+        EXPECT(i != 1 || (seen.n_germinated > 0 && seen.reward > 0));
+        es_grow_episode_destroy_policy(&runner, policy);
+        es_grow_episode_destroy(&runner);
+    }
+    es_device_close(device);
+}

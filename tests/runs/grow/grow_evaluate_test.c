@@ -57,6 +57,66 @@ TEST(differences_are_paired) {
     es_grow_evaluation_destroy(evaluation);
 }
 
+// A search has chosen among the training of a task; so has what it is paired with.
+TEST(a_search_is_paired_with_the_best) {
+    EsGrowEvaluation *evaluation = create_case();
+    const EsGrowOutcome *first = evaluation->variants[0].outcomes;
+    EsGrowOutcome *other = evaluation->variants[1].outcomes;
+    double gap = 0;
+    evaluation->group_size = 5;
+    evaluation->n_tasks = EPISODES / 5;
+    snprintf(evaluation->variants[1].name, sizeof evaluation->variants[1].name, "search");
+    for (int g = 0; g < EPISODES / 5; g++) {
+        int best = 5 * g;
+        double sum = 0, test = 0;
+        for (int i = 5 * g; i < 5 * g + 5; i++) {
+            double accuracy = first[i].measure[ES_MEASURE_VALIDATION_ACCURACY];
+            best = accuracy > first[best].measure[ES_MEASURE_VALIDATION_ACCURACY] ? i : best;
+            sum += first[i].measure[ES_MEASURE_TRAINING_FLOPS];
+            test += first[i].measure[ES_MEASURE_TEST_ACCURACY];
+        }
+        gap += first[best].measure[ES_MEASURE_TEST_ACCURACY] - test / 5;
+        es_grow_outcomes_select(first + 5 * g, 5, other + 5 * g);
+        for (int i = 5 * g; i < 5 * g + 5; i++) {
+            EXPECT(other[i].measure[ES_MEASURE_TEST_ACCURACY] ==
+                   first[best].measure[ES_MEASURE_TEST_ACCURACY]);
+            EXPECT_NEAR(other[i].measure[ES_MEASURE_TRAINING_FLOPS], sum / 5, 1e-9);
+            other[i].measure[ES_MEASURE_TEST_ACCURACY] -= 3;
+        }
+    }
+    EXPECT(gap != 0); // or the pairing makes no difference
+    REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
+    EXPECT_NEAR(evaluation->variants[1].difference[ES_MEASURE_TEST_ACCURACY].mean, 3, 1e-9);
+    EXPECT_NEAR(evaluation->variants[1].difference[ES_MEASURE_TEST_ACCURACY].low, 3, 1e-9);
+    EXPECT_NEAR(evaluation->variants[1].difference[ES_MEASURE_TRAINING_FLOPS].mean, 0, 1e-9);
+    EXPECT_NEAR(evaluation->variants[2].difference[ES_MEASURE_TEST_ACCURACY].mean, 2, 1e-9);
+    es_grow_evaluation_destroy(evaluation);
+    const EsGrowOutcome lost = {{[ES_MEASURE_VALIDATION_ACCURACY] = NAN}}, poor = {{0}};
+    EXPECT(es_grow_outcome_is_better(&poor, &lost) && !es_grow_outcome_is_better(&lost, &poor) &&
+           !es_grow_outcome_is_better(&lost, &lost));
+}
+
+TEST(larger_budgets_are_compared_with_each_other) {
+    EsGrowEvaluation *evaluation = create_case();
+    snprintf(evaluation->variants[2].name, sizeof evaluation->variants[2].name, "budget2");
+    REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
+    EXPECT_EQ(evaluation->n_budget_gains, 1);
+    add_variant(evaluation, "budget4", -1);
+    REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
+    static const struct {
+        int from, to;
+        double gained;
+    } expected[] = {{0, 2, -2}, {0, 3, 1}, {2, 3, 3}};
+    EXPECT_EQ(evaluation->n_budget_gains, 3);
+    for (int i = 0; i < 3; i++) {
+        EXPECT_EQ(evaluation->budget_gains[i].from, expected[i].from);
+        EXPECT_EQ(evaluation->budget_gains[i].to, expected[i].to);
+        EXPECT_NEAR(evaluation->budget_gains[i].gained.mean, expected[i].gained, 1e-9);
+        EXPECT_NEAR(evaluation->budget_gains[i].gained.high, expected[i].gained, 1e-9);
+    }
+    es_grow_evaluation_destroy(evaluation);
+}
+
 TEST(the_best_stands_first) {
     static const double means[] = {3, 1, 5, 3, 4};
     static const int expected[] = {2, 4, 0, 3, 1}; // the first of equals before the other
@@ -72,7 +132,8 @@ TEST(static_hosts_are_found_in_the_list) {
         const char *against;
         int has_static;
     } lists[] = {{"wait,random", 0},    {"", 0},           {"wait, wider ", 1},
-                 {"scratch,deeper", 1}, {"topologies", 0}, {"wider.safetensors", 0}};
+                 {"scratch,deeper", 1}, {"topologies", 0}, {"wider.safetensors", 0},
+                 {"best,search", 0},    {"budget2", 1}};
     EsGrowSettings settings;
     es_grow_run_config(&settings);
     for (size_t i = 0; i < ES_COUNT_OF(lists); i++) {
@@ -94,6 +155,9 @@ TEST(comparisons_for_one_table_are_alike) {
     b->n_episodes--;
     EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the number of held-out episodes");
     b->n_episodes++;
+    b->n_tasks = EPISODES; // of one episode each: still tasks
+    EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the number of held-out tasks");
+    b->n_tasks = 0;
     snprintf(b->variants[2].name, sizeof b->variants[2].name, "%s", "other");
     EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the policies");
     es_release(b->variants[2].outcomes);
@@ -123,10 +187,13 @@ TEST(a_file_keeps_every_bit) {
     const char *path = temp_path("evaluation.json");
     EsGrowEvaluation *evaluation = create_case(), *loaded = NULL;
     evaluation->variants[1].outcomes[3].measure[2] = NAN;
+    evaluation->n_tasks = EPISODES;
     REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
     REQUIRE_OK(es_grow_evaluation_save(evaluation, path));
     REQUIRE_OK(es_grow_evaluation_load(path, &loaded));
     EXPECT_EQ(loaded->n_episodes, EPISODES);
+    EXPECT_EQ(loaded->n_tasks, EPISODES);
+    EXPECT_EQ(loaded->group_size, 1);
     EXPECT_EQ(loaded->n_variants, 3);
     EXPECT_EQ(loaded->n_rounds, 12);
     EXPECT_EQ(loaded->is_greedy, 1);
@@ -152,6 +219,9 @@ TEST(files_that_are_none_are_refused) {
         "[]",
         "{}",
         "{\"n_episodes\": 2, \"arms\": []}",
+        "{\"n_episodes\": 4, \"tasks\": 3, \"task_episodes\": 2, \"arms\": [{}]}",
+        "{\"n_episodes\": 4, \"tasks\": 0, \"task_episodes\": 2, \"arms\": [{}]}",
+        "{\"n_episodes\": 4, \"tasks\": \"2\", \"task_episodes\": 2, \"arms\": [{}]}",
         "{\"n_episodes\": -1, \"arms\": [{}]}",
         "{\"n_episodes\": 99999999999, \"arms\": [{}]}",
         "{\"n_episodes\": 2, \"arms\": [{}]}",

@@ -57,8 +57,18 @@ TEST(settings_that_do_not_go_with_tasks_are_refused) {
     } cases[] = {
         {"--grow.envs=5", "5 hosts (--envs) do not make 2 groups"},
         {"--policy.version=1", "--policy.version=2 is for any"},
-        {"--grow.keep_best=1", "--keep-best is for runs of one task"},
-        {"--grow.data=tiny", "--data is for runs of one task"},
+        {"--grow.keep_best=1", "--keep-best would be ignored: it is for runs of one task"},
+        {"--grow.data=tiny", "--data would be ignored: it is for runs of one task"},
+        {"--grow.data_split=share", "--data-split would be ignored"},
+        {"--grow.task=cifar_baseline", "--task would be ignored: --tasks.blocks"},
+        {"--grow.slots=all", "--slots would be ignored: set --tasks.slots"},
+        {"--grow.episode_steps=30", "--episode-steps would be ignored: set --tasks.steps"},
+        {"--grow.batch=32", "--batch would be ignored: set --tasks.batch"},
+        {"--grow.step_batches=2", "--step-batches would be ignored: set --tasks.step_batches"},
+        {"--grow.max_params=900", "--max-params would be ignored: set --tasks.budget"},
+        {"--grow.host_rate=0.1", "--grow.host_rate would be ignored: set --tasks.learning_rate"},
+        {"--grow.seed_rate=0.1", "--grow.seed_rate would be ignored: set --tasks.seed_factor"},
+        {"--grow.envs=2", "relative = on needs others to compare with"},
     };
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
         EsGrowSettings settings = task_settings();
@@ -79,7 +89,7 @@ TEST(tasks_lie_in_their_ranges_and_differ) {
     EsTask largest, task, again;
     EsSlot slots[ES_SLOTS_MAX];
     int n_slots = 0, n_most = 0;
-    es_task_largest(&settings.tasks, &largest);
+    es_task_largest(&settings.tasks, 42, ES_TASK_POOLS_MOST, &largest);
     REQUIRE_OK(es_slots_parse(&largest.host, largest.slots, slots, &n_most));
     for (int64_t i = 0; i < 400; i++) {
         es_task_draw(&settings.tasks, 42, i, &task);
@@ -107,6 +117,60 @@ TEST(tasks_lie_in_their_ranges_and_differ) {
     es_task_draw(&settings.tasks, 43, 7, &task);
     es_task_draw(&settings.tasks, 42, 7, &again);
     EXPECT(strcmp(task.text, again.text) != 0);
+}
+
+// The largest of both kinds take at least the memory of any task that is drawn, and a policy has
+// room for its slots and steps; with the most pools alone they would not.
+TEST(the_largest_task_takes_the_most) {
+    EsGrowSettings settings = task_settings();
+    EsConfig config;
+    EsGrowRun *grow = NULL;
+    EsRunNeed need;
+    size_t most = 0, of_pools = 0;
+    static EsGrowSettings declared;
+    config = es_grow_run_config(&declared);
+    config.settings = &settings;
+    REQUIRE_OK(es_config_override(&config, "--tasks.pools=0..2"));
+    REQUIRE_OK(es_config_override(&config, "--tasks.image_size=16"));
+    REQUIRE_OK(es_config_override(&config, "--evaluate.episodes=0"));
+    REQUIRE_OK(es_grow_run_create(&settings, &grow));
+    REQUIRE_OK(es_grow_run_need(grow, &need));
+    for (int64_t i = -1; i < 60; i++) { // -1: the one with the most pools
+        EsTask task;
+        EsEpisodeRunner runner;
+        size_t before = es_allocation_held(), bytes = 0;
+        if (i < 0) {
+            es_task_largest(&settings.tasks, 42, ES_TASK_POOLS_MOST, &task);
+        } else {
+            es_task_draw(&settings.tasks, 42, i, &task);
+        }
+        int n_envs = es_grow_settings_group_envs(&settings) + 1;
+        EsGrowSettings own = es_grow_settings_of_task(&settings, &task, n_envs);
+        REQUIRE_OK(
+            es_grow_episode_create_task(&own, &task, 1, es_grow_run_runner(grow)->device, &runner));
+        REQUIRE_OK(es_growth_episode_bytes(runner.growth, n_envs, ES_SLOTS_MAX, &bytes));
+        bytes += es_allocation_held() - before;
+        of_pools = i < 0 ? bytes : of_pools;
+        most = bytes > most ? bytes : most;
+        es_grow_episode_destroy(&runner);
+    }
+    EXPECT(most <= need.peak_bytes);
+    EXPECT(most > of_pools);
+    es_grow_run_destroy(grow);
+}
+
+// The reference data are of the run's seed, so that a checkpoint of another one does not pass.
+TEST(the_data_hash_is_of_the_seed) {
+    char hash[2][ES_SHA256_TEXT_BYTES];
+    for (int i = 0; i < 2; i++) {
+        EsGrowSettings settings = task_settings();
+        EsGrowRun *grow = NULL;
+        settings.run.seed = 42 + i;
+        REQUIRE_OK(es_grow_run_create(&settings, &grow));
+        snprintf(hash[i], sizeof hash[i], "%s", es_grow_run_runner(grow)->data_hash);
+        es_grow_run_destroy(grow);
+    }
+    EXPECT(strlen(hash[0]) > 8 && strcmp(hash[0], hash[1]) != 0);
 }
 
 TEST(drawings_are_dealt_out_once) {
@@ -230,7 +294,7 @@ TEST(rows_with_fewer_slots_and_steps_count_as_they_are) {
     EsTask small, large;
     EsDevice *device = NULL;
     es_task_smallest(&settings.tasks, &small);
-    es_task_largest(&settings.tasks, &large);
+    es_task_largest(&settings.tasks, 42, ES_TASK_POOLS_MOST, &large);
     snprintf(small.slots, sizeof small.slots, "r0c0,r0c1");
     snprintf(large.slots, sizeof large.slots, "all");
     REQUIRE_OK(es_grow_episode_open_device(&settings, &device));
