@@ -111,8 +111,9 @@ const char *const es_kg_test_names[ES_KG_N_TESTS] = {"", "!=", "<", "<=", ">", "
 
 int es_kg_is_test_name(const char *text, size_t bytes) {
     for (int test = ES_KG_NOT_EQUAL; test < ES_KG_NEGATION; test++) {
-        if (strlen(es_kg_test_names[test]) == bytes &&
-            memcmp(es_kg_test_names[test], text, bytes) == 0) {
+        const char *name = es_kg_test_names[test];
+        if (bytes > 0 && name[0] == text[0] && strlen(name) == bytes &&
+            memcmp(name, text, bytes) == 0) {
             return 1;
         }
     }
