@@ -6,21 +6,15 @@
 #include "base/file.h"
 #include "proof/graph/knowledge_text.h"
 #include "proof/graph/prolog_text.h"
+#include "proof/graph/text_line.h"
 
 // a name with every byte escaped, its quotes and end
 typedef char Quoted[2 * ES_KG_MAX_NAME_BYTES + 3];
 
 static const char *quote(const char *name, Quoted quoted) {
-    char *out = quoted;
-    *out++ = '\'';
-    for (; *name != '\0'; name++) {
-        if (*name == '\'' || *name == '\\') {
-            *out++ = '\\';
-        }
-        *out++ = *name;
-    }
-    *out++ = '\'';
-    *out = '\0';
+    EsTextOut out = {quoted, sizeof(Quoted), 0};
+    es_text_out_add_quoted(&out, name);
+    es_text_out_end(&out);
     return quoted;
 }
 

@@ -448,6 +448,12 @@ static EsStatus take_bracketless(const EsTextLines *lines, EsPiece *rest, EsLite
         literal->atom.n_terms = 0;
         return es_text_check_predicate(lines, literal->atom.predicate);
     }
+    if (literal->test == ES_KG_NO_TEST && ends_atom(*rest)) {
+        return ES_LINE_FAIL(lines, begin.text,
+                            "%s alone looks like a variable; a predicate of that name without "
+                            "arguments needs quotes",
+                            es_text_excerpt(literal->atom.terms[0].inside, excerpt));
+    }
     if (literal->test == ES_KG_NO_TEST) {
         return ES_LINE_FAIL(lines, begin.text,
                             "%s is neither an atom predicate(a,b) nor a comparison by !=, <, <=, > "
@@ -493,7 +499,9 @@ static int take_negation(EsPiece *rest) {
 EsStatus es_text_take_literal(const EsTextLines *lines, EsPiece *rest, EsLiteralText *literal) {
     *rest = es_piece_skip_blanks(*rest);
     literal->test = ES_KG_NO_TEST;
-    if (rest->bytes > 0 && is_any_of(rest->text[0], ",()")) {
+    // a period is the end, unless more follows
+    int is_end = rest->bytes == 1 && rest->text[0] == '.';
+    if (is_end || (rest->bytes > 0 && is_any_of(rest->text[0], ",()"))) {
         return ES_LINE_FAIL(lines, rest->text, "'%c' where an atom is expected", rest->text[0]);
     }
     if (rest->bytes > 0 && take_negation(rest)) {
@@ -550,4 +558,34 @@ EsStatus es_text_intern_atom(const EsTextLines *lines, EsKgBuilder *builder,
     }
     *atom = es_wide_atom_make(predicate, terms, spelt->n_terms);
     return ES_STATUS_OK;
+}
+
+// --- writing ---
+
+void es_text_out_add(EsTextOut *out, const char *bytes, size_t count) {
+    size_t room = out->length + 1 < out->bytes ? out->bytes - 1 - out->length : 0;
+    if (room > 0) {
+        memcpy(out->at + out->length, bytes, ES_MIN(count, room));
+    }
+    out->length += count;
+}
+
+void es_text_out_add_text(EsTextOut *out, const char *text) {
+    es_text_out_add(out, text, strlen(text));
+}
+
+void es_text_out_add_quoted(EsTextOut *out, const char *name) {
+    es_text_out_add(out, "'", 1);
+    for (; *name != '\0'; name++) {
+        es_text_out_add(out, "\\", *name == '\'' || *name == '\\');
+        es_text_out_add(out, name, 1);
+    }
+    es_text_out_add(out, "'", 1);
+}
+
+int es_text_out_end(EsTextOut *out) {
+    if (out->bytes > 0) {
+        out->at[ES_MIN(out->length, out->bytes - 1)] = '\0';
+    }
+    return (int)out->length;
 }
