@@ -203,18 +203,18 @@ static EsStatus read_lines(EsKgBuilder *builder, EsKgSplit split, EsTextLines li
 // a smaller part is not worth a thread
 #define MIN_PART_BYTES 4096
 
-typedef struct TextPart {
+typedef struct TextChunk {
     EsTextLines lines;
     EsKgSplit split;
     int has_columns;
     EsKgBuilder *builder; // owned
     int32_t n_read;
     EsFirstError error;
-} TextPart;
+} TextChunk;
 
-static void read_part(void *context, int64_t i, int worker) {
+static void read_chunk(void *context, int64_t i, int worker) {
     (void)worker;
-    TextPart *part = (TextPart *)context + i;
+    TextChunk *part = (TextChunk *)context + i;
     EsStatus status = es_kg_builder_create(&part->builder);
     if (status == ES_STATUS_OK) {
         status =
@@ -223,7 +223,7 @@ static void read_part(void *context, int64_t i, int worker) {
     es_first_error_capture(&part->error, status);
 }
 
-static void cut_lines(EsTextLines lines, int n_parts, TextPart *parts) {
+static void cut_lines(EsTextLines lines, int n_parts, TextChunk *parts) {
     const char *begin = lines.next, *end = lines.end;
     size_t bytes = (size_t)(end - begin);
     for (int i = 0; i < n_parts; i++) {
@@ -236,7 +236,7 @@ static void cut_lines(EsTextLines lines, int n_parts, TextPart *parts) {
 }
 
 // Put the parts together. *is_whole is 0, and the builder is as it was, where one has a mistake.
-static EsStatus join_parts(EsKgBuilder *builder, const TextPart *parts, int n_parts,
+static EsStatus join_parts(EsKgBuilder *builder, const TextChunk *parts, int n_parts,
                            int32_t *n_read, int *is_whole) {
     EsKgBuilder **pieces = NULL;
     *is_whole = 0;
@@ -259,14 +259,14 @@ static EsStatus join_parts(EsKgBuilder *builder, const TextPart *parts, int n_pa
 
 static EsStatus read_parts(EsKgBuilder *builder, EsKgSplit split, EsTextLines lines,
                            int has_columns, int n_parts, int32_t *n_read, int *is_whole) {
-    TextPart *parts = NULL;
+    TextChunk *parts = NULL;
     ES_TRY(es_allocate((size_t)n_parts * sizeof *parts, (void **)&parts));
     for (int i = 0; i < n_parts; i++) {
         parts[i].split = split;
         parts[i].has_columns = has_columns;
     }
     cut_lines(lines, n_parts, parts);
-    es_thread_pool_run(es_kg_builder_pool(builder), n_parts, read_part, parts);
+    es_thread_pool_run(es_kg_builder_pool(builder), n_parts, read_chunk, parts);
     EsStatus status = join_parts(builder, parts, n_parts, n_read, is_whole);
     for (int i = 0; i < n_parts; i++) {
         es_kg_builder_destroy(parts[i].builder);
