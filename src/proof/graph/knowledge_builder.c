@@ -184,6 +184,9 @@ static void renumber_piece(void *context, int64_t piece, int worker) {
 
 static void renumber_list(const EsKgBuilder *builder, const EsList *list,
                           const int32_t *constant_rank, const int32_t *predicate_rank) {
+    if (list->count == 0) {
+        return;
+    }
     Renumbering all = {list->items, list->count, es_thread_pool_size(builder->pool), constant_rank,
                        predicate_rank};
     es_thread_pool_run(builder->pool, all.n_pieces, renumber_piece, &all);
@@ -600,7 +603,8 @@ static EsStatus place_atoms(EsKgBuilder *builder, Absorption *absorptions, int n
     }
     for (int list = 0; list < N_ATOM_LISTS; list++) {
         EsList *atoms = atom_list(builder, list);
-        for (int i = 0; i < n_pieces; i++) {
+        // an empty list has no memory yet
+        for (int i = 0; i < n_pieces && atoms->items != NULL; i++) {
             absorptions[i].places[list] = (EsAtom *)atoms->items + atoms->count;
             atoms->count += atom_list(absorptions[i].piece, list)->count;
         }
