@@ -42,7 +42,8 @@ static EsStatus load_files(const EsProveSource *source, EsKgRulesUse rules_use,
                         .rules_use = rules_use,
                         .soft = source->soft,
                         .filter = {source->soft_min_score, source->soft_max_rank},
-                        .skips_unknown = source->skips_unknown};
+                        .skips_unknown = source->skips_unknown,
+                        .pool = source->pool};
     EsKgReading reading;
     ES_TRY(es_kg_load_source(&files, &reading, graph));
     if (source->soft != NULL) {

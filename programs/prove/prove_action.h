@@ -34,8 +34,9 @@ typedef struct EsProveSource {
     int is_seed_shared; // set before: --seed is for more than the generated graph
     const char *soft;   // file of soft facts, NULL: none
     double soft_min_score;
-    int soft_max_rank; // 0: any
-    int skips_unknown; // clauses of a Prolog file
+    int soft_max_rank;  // 0: any
+    int skips_unknown;  // clauses of a Prolog file
+    EsThreadPool *pool; // set before loading, to read on its threads; NULL: on one
 } EsProveSource;
 
 // Entries for a table of options.

@@ -101,8 +101,8 @@ typedef struct Request {
     const char *out;
 } Request;
 
-static EsStatus run_closure(const Request *request) {
-    const EsProveSource *source = &request->source;
+static EsStatus run_closure(Request *request) {
+    EsProveSource *source = &request->source;
     EsKnowledgeGraph *graph = NULL;
     EsClosure *closure = NULL;
     EsThreadPool *pool = NULL;
@@ -110,8 +110,9 @@ static EsStatus run_closure(const Request *request) {
     if (request->out != NULL) {
         ES_TRY(es_file_writer_try(request->out));
     }
-    ES_TRY_GOTO(es_prove_source_load(source, &graph));
     ES_TRY_GOTO(es_thread_pool_create(&pool, request->n_threads));
+    source->pool = pool;
+    ES_TRY_GOTO(es_prove_source_load(source, &graph));
     const EsClosureSettings settings = {.limit = request->limit, .pool = pool};
     ES_TRY_GOTO(es_closure_create_with(graph, &settings, &closure));
     if (!closure->is_complete) {

@@ -362,8 +362,9 @@ EsStatus es_file_read_all(const char *path, size_t max_bytes, void **data, size_
         goto done;
     }
     size_t n_bytes = (size_t)reader->n_bytes;
-    ES_TRY_GOTO(es_allocate(n_bytes + 1, data));
+    ES_TRY_GOTO(es_allocate_unset(n_bytes + 1, data));
     ES_TRY_GOTO(es_file_reader_read(reader, 0, *data, n_bytes));
+    ((char *)*data)[n_bytes] = '\0';
     *bytes = n_bytes;
 done:
     if (status != ES_STATUS_OK) {

@@ -171,7 +171,7 @@ void es_thread_pool_destroy(EsThreadPool *pool) {
     es_release(pool);
 }
 
-int es_thread_pool_size(const EsThreadPool *pool) { return pool->n_threads; }
+int es_thread_pool_size(const EsThreadPool *pool) { return pool != NULL ? pool->n_threads : 1; }
 
 // Processor time of all workers so far.
 static int64_t measure_workers_ns(const EsThreadPool *pool) {
@@ -221,7 +221,7 @@ static void wait_for_pieces(EsThreadPool *pool, int64_t start_ns) {
 
 void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
                         void *context) {
-    int is_single = pool->n_threads == 1 || n_pieces <= 1;
+    int is_single = es_thread_pool_size(pool) == 1 || n_pieces <= 1;
     int64_t first = 0, now_ns = 0;
     while (first < n_pieces && (is_single || (now_ns = es_clock_ns()) < pool->alone_until)) {
         function(context, first++, 0);

@@ -19,10 +19,12 @@ typedef void (*EsPieceFunction)(void *context, int64_t piece, int worker);
 EsStatus es_thread_pool_create(EsThreadPool **pool, int n_threads);
 void es_thread_pool_destroy(EsThreadPool *pool);
 
+// 1 for NULL.
 int es_thread_pool_size(const EsThreadPool *pool);
 
-// Run all pieces and return when the last has ended. The caller works too. Not reentrant: a piece
-// must not call it, and one thread at a time may use a pool.
+// Run all pieces and return when the last has ended. The caller works too; without a pool (NULL) it
+// runs them alone, in order. Not reentrant: a piece must not call it, and one thread at a time may
+// use a pool.
 void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
                         void *context);
 

@@ -312,6 +312,7 @@ static EsStatus add_soft_facts(const EsKgSource *source, EsSoftCounts *counts,
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(read_file(source->soft, &text, &bytes));
     ES_TRY_GOTO(es_kg_builder_create_from(*graph, &builder));
+    es_kg_builder_set_pool(builder, source->pool);
     for (int32_t i = 0; i < (*graph)->n_facts; i++) {
         ES_TRY_GOTO(es_kg_builder_add_fact(builder, &(*graph)->facts[i]));
     }
@@ -516,6 +517,7 @@ EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
     EsStatus status = ES_STATUS_OK;
     int is_folder = !is_prolog(source->path);
     ES_TRY(es_kg_builder_create(&builder));
+    es_kg_builder_set_pool(builder, source->pool);
     ES_TRY_GOTO(is_folder ? read_folder(builder, source)
                           : read_prolog(builder, source, &reading->prolog));
     if (source->rules_use != ES_KG_RULES_LEFT_OUT && (is_folder || source->rules != NULL)) {

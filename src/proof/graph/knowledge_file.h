@@ -46,6 +46,7 @@ typedef struct EsKgSource {
     const char *soft;       // path of a file of soft facts, NULL: none
     EsSoftFilter filter;    // of soft facts
     int skips_unknown;      // clauses of a Prolog file that are not understood
+    EsThreadPool *pool;     // for files of triples; NULL: the calling thread alone
 } EsKgSource;
 
 // Counts of the Prolog file and of soft facts; all zero where there was no such file.

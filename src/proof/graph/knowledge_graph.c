@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "proof/graph/knowledge_builder.h"
+#include "proof/graph/text_line.h"
 
 void es_kg_destroy(EsKnowledgeGraph *graph) {
     if (graph == NULL) {
@@ -152,8 +153,9 @@ const char *const es_kg_test_names[ES_KG_N_TESTS] = {"", "!=", "<", "<=", ">", "
 
 int es_kg_is_test_name(const char *text, size_t bytes) {
     for (int test = ES_KG_NOT_EQUAL; test < ES_KG_NEGATION; test++) {
-        if (strlen(es_kg_test_names[test]) == bytes &&
-            memcmp(es_kg_test_names[test], text, bytes) == 0) {
+        const char *name = es_kg_test_names[test];
+        if (bytes > 0 && name[0] == text[0] && strlen(name) == bytes &&
+            memcmp(name, text, bytes) == 0) {
             return 1;
         }
     }
@@ -174,40 +176,6 @@ int es_kg_looks_variable(const char *text, size_t bytes) {
     return text[0] >= 'a' && text[0] <= 'z' && 1 + n_digits == bytes;
 }
 
-// Adds bytes as snprintf does: counts them all, writes what fits.
-typedef struct Text {
-    char *at;
-    size_t bytes, length;
-} Text;
-
-static void add_bytes(Text *text, const char *from, size_t n_bytes) {
-    for (size_t i = 0; i < n_bytes; i++, text->length++) {
-        if (text->length + 1 < text->bytes) {
-            text->at[text->length] = from[i];
-        }
-    }
-}
-
-static void add_text(Text *text, const char *from) { add_bytes(text, from, strlen(from)); }
-
-static int end_text(Text *text) {
-    if (text->bytes > 0) {
-        text->at[ES_MIN(text->length, text->bytes - 1)] = '\0';
-    }
-    return (int)text->length;
-}
-
-static void add_quoted(Text *text, const char *name) {
-    add_text(text, "'");
-    for (; *name != '\0'; name++) {
-        if (*name == '\'' || *name == '\\') {
-            add_text(text, "\\");
-        }
-        add_bytes(text, name, 1);
-    }
-    add_text(text, "'");
-}
-
 // Returns whether a fact has this name in quotes.
 static int needs_quotes(const char *name) {
     return strchr("'\"%", name[0]) != NULL || name[strcspn(name, " \t\r\n,()")] != '\0';
@@ -216,25 +184,25 @@ static int needs_quotes(const char *name) {
 // Returns whether a name, unquoted and alone, could be two with a comparison between them.
 static int has_comparison(const char *name) { return name[strcspn(name, "<>=!")] != '\0'; }
 
-static void add_name(Text *text, const char *name, int is_quoted) {
+static void add_name(EsTextOut *text, const char *name, int is_quoted) {
     if (is_quoted) {
-        add_quoted(text, name);
+        es_text_out_add_quoted(text, name);
     } else {
-        add_text(text, name);
+        es_text_out_add_text(text, name);
     }
 }
 
 int es_kg_format_name(const char *name, char *text, size_t bytes) {
-    Text out = {text, bytes, 0};
+    EsTextOut out = {text, bytes, 0};
     add_name(&out, name, needs_quotes(name));
-    return end_text(&out);
+    return es_text_out_end(&out);
 }
 
 static int is_negation(const EsKnowledgeGraph *graph, int32_t predicate) {
     return es_kg_is_test(graph, predicate) && graph->test_of[predicate] == ES_KG_NEGATION;
 }
 
-static void add_argument(Text *text, const EsKnowledgeGraph *graph, int32_t term) {
+static void add_argument(EsTextOut *text, const EsKnowledgeGraph *graph, int32_t term) {
     ES_ASSERT(term <= graph->n_constants);
     char variable[16];
     snprintf(variable, sizeof variable, "V%d", -term);
@@ -244,18 +212,18 @@ static void add_argument(Text *text, const EsKnowledgeGraph *graph, int32_t term
 
 // Adds an atom, its negation or a comparison; a term by `add`, predicates in quotes where
 // `is_quoted` says so.
-static void add_atom(Text *text, const EsKnowledgeGraph *graph, const EsAtom *atom,
-                     void (*add)(Text *, const EsKnowledgeGraph *, int32_t),
+static void add_atom(EsTextOut *text, const EsKnowledgeGraph *graph, const EsAtom *atom,
+                     void (*add)(EsTextOut *, const EsKnowledgeGraph *, int32_t),
                      int (*is_quoted)(const char *)) {
     int32_t predicate = atom->predicate;
     if (is_negation(graph, predicate)) {
-        add_text(text, "not ");
+        es_text_out_add_text(text, "not ");
         predicate = graph->negated[predicate];
     } else if (es_kg_is_test(graph, predicate)) {
         add(text, graph, atom->a);
-        add_text(text, " ");
-        add_text(text, graph->predicate_names[predicate]);
-        add_text(text, " ");
+        es_text_out_add_text(text, " ");
+        es_text_out_add_text(text, graph->predicate_names[predicate]);
+        es_text_out_add_text(text, " ");
         add(text, graph, atom->b);
         return;
     }
@@ -266,17 +234,17 @@ static void add_atom(Text *text, const EsKnowledgeGraph *graph, const EsAtom *at
                                  es_kg_looks_variable(name, strlen(name)));
     add_name(text, name, is_bare || is_quoted(name));
     for (int i = 0; i < arity; i++) {
-        add_text(text, i == 0 ? "(" : ",");
+        es_text_out_add_text(text, i == 0 ? "(" : ",");
         add(text, graph, es_atom_term(atom, i));
     }
-    add_text(text, arity > 0 ? ")" : "");
+    es_text_out_add_text(text, arity > 0 ? ")" : "");
 }
 
 int es_kg_format_atom(const EsKnowledgeGraph *graph, const EsAtom *atom, char *text, size_t bytes) {
     ES_ASSERT(atom->predicate > 0 && atom->predicate <= graph->n_predicates);
-    Text out = {text, bytes, 0};
+    EsTextOut out = {text, bytes, 0};
     add_atom(&out, graph, atom, add_argument, needs_quotes);
-    return end_text(&out);
+    return es_text_out_end(&out);
 }
 
 // --- the hash of the names ---
@@ -307,7 +275,7 @@ static int is_quoted_predicate(const char *name) {
            strcmp(name, "not") == 0;
 }
 
-static void add_term(Text *text, const EsKnowledgeGraph *graph, int32_t term) {
+static void add_term(EsTextOut *text, const EsKnowledgeGraph *graph, int32_t term) {
     static const char letters[] = "xyzuvwst";
     if (term > 0) {
         const char *name = graph->constant_names[term];
@@ -318,22 +286,22 @@ static void add_term(Text *text, const EsKnowledgeGraph *graph, int32_t term) {
     }
     ES_ASSERT(term < 0 && term >= -ES_HORN_MAX_VARIABLES);
     if (-term <= (int32_t)sizeof letters - 1) {
-        add_bytes(text, &letters[-1 - term], 1);
+        es_text_out_add(text, &letters[-1 - term], 1);
     } else {
         char name[16];
         snprintf(name, sizeof name, "x%d", -term);
-        add_text(text, name);
+        es_text_out_add_text(text, name);
     }
 }
 
 int es_horn_rule_format(const EsKnowledgeGraph *graph, const EsHornRule *rule, char *text,
                         size_t bytes) {
-    Text out = {text, bytes, 0};
+    EsTextOut out = {text, bytes, 0};
     for (int k = 0; k < rule->n_body; k += es_kg_cells(graph, rule->body[k].predicate)) {
-        add_text(&out, k == 0 ? "" : ", ");
+        es_text_out_add_text(&out, k == 0 ? "" : ", ");
         add_atom(&out, graph, &rule->body[k], add_term, is_quoted_predicate);
     }
-    add_text(&out, " -> ");
+    es_text_out_add_text(&out, " -> ");
     add_atom(&out, graph, &rule->head, add_term, is_quoted_predicate);
-    return end_text(&out);
+    return es_text_out_end(&out);
 }

@@ -149,9 +149,13 @@ EsStatus es_text_check_name(const EsTextLines *lines, EsNameText name, const cha
 }
 
 EsStatus es_text_check_predicate(const EsTextLines *lines, EsNameText name) {
-    char text[4];
-    size_t bytes = es_name_text_copy(name, text, sizeof text);
-    if (es_kg_is_test_name(text, ES_MIN(bytes, sizeof text))) {
+    char copy[4];
+    EsPiece text = name.inside;
+    if (name.is_quoted) {
+        size_t bytes = es_name_text_copy(name, copy, sizeof copy);
+        text = (EsPiece){copy, ES_MIN(bytes, sizeof copy)};
+    }
+    if (es_kg_is_test_name(text.text, text.bytes)) {
         return ES_LINE_FAIL(lines, name.inside.text, "%s",
                             "a predicate with the name of a comparison or negation");
     }
@@ -173,6 +177,10 @@ EsStatus es_text_check_operand(const EsTextLines *lines, EsKgTest test, EsNameTe
 }
 
 // --- atoms ---
+
+// bytes that end a plain name
+static const unsigned char is_special[256] = {
+    [' '] = 1, ['\t'] = 1, [','] = 1, ['('] = 1, [')'] = 1};
 
 // Bytes before the first that is one of `bytes`.
 static size_t bytes_before(EsPiece piece, const char *bytes) {
@@ -302,8 +310,43 @@ static int has_bracket(EsPiece piece) {
     return memchr(piece.text, '(', piece.bytes) != NULL;
 }
 
+// Take a name without quotes, blanks and brackets up to `end` from *at; 0 where it is another kind
+// of name, or the byte behind it is another.
+static int take_plain_name(const char **at, const char *stop, EsNameText *name) {
+    const char *begin = *at, *end = begin;
+    while (end < stop && !is_special[(unsigned char)*end]) {
+        end++;
+    }
+    size_t bytes = (size_t)(end - begin);
+    *name = es_name_text_bare((EsPiece){begin, bytes});
+    *at = end;
+    return end < stop && bytes > 0 && bytes <= ES_KG_MAX_NAME_BYTES && !is_quote(*begin);
+}
+
+// Take an atom of plain names without blanks, as nearly all are; 0 is returned and nothing taken
+// where it is none, for the whole parser to read or to refuse.
+static int take_plain_atom(EsPiece *rest, EsAtomText *atom) {
+    const char *at = rest->text, *stop = at + rest->bytes;
+    if (!take_plain_name(&at, stop, &atom->predicate) || *at != '(') {
+        return 0;
+    }
+    for (atom->n_terms = 0; *at != ')';) {
+        at++;
+        if (atom->n_terms == ES_KG_MAX_ARITY ||
+            !take_plain_name(&at, stop, &atom->terms[atom->n_terms++]) ||
+            (*at != ',' && *at != ')')) {
+            return 0;
+        }
+    }
+    *rest = (EsPiece){at + 1, (size_t)(stop - at - 1)};
+    return 1;
+}
+
 EsStatus es_text_take_atom(const EsTextLines *lines, EsPiece *rest, EsAtomText *atom) {
     *rest = es_piece_skip_blanks(*rest);
+    if (take_plain_atom(rest, atom)) {
+        return es_text_check_predicate(lines, atom->predicate);
+    }
     if (rest->bytes == 0) {
         return ES_LINE_FAIL(lines, rest->text, "%s",
                             "the line ends where an atom is expected, "
@@ -405,6 +448,12 @@ static EsStatus take_bracketless(const EsTextLines *lines, EsPiece *rest, EsLite
         literal->atom.n_terms = 0;
         return es_text_check_predicate(lines, literal->atom.predicate);
     }
+    if (literal->test == ES_KG_NO_TEST && ends_atom(*rest)) {
+        return ES_LINE_FAIL(lines, begin.text,
+                            "%s alone looks like a variable; a predicate of that name without "
+                            "arguments needs quotes",
+                            es_text_excerpt(literal->atom.terms[0].inside, excerpt));
+    }
     if (literal->test == ES_KG_NO_TEST) {
         return ES_LINE_FAIL(lines, begin.text,
                             "%s is neither an atom predicate(a,b) nor a comparison by !=, <, <=, > "
@@ -450,7 +499,9 @@ static int take_negation(EsPiece *rest) {
 EsStatus es_text_take_literal(const EsTextLines *lines, EsPiece *rest, EsLiteralText *literal) {
     *rest = es_piece_skip_blanks(*rest);
     literal->test = ES_KG_NO_TEST;
-    if (rest->bytes > 0 && is_any_of(rest->text[0], ",()")) {
+    // a period is the end, unless more follows
+    int is_end = rest->bytes == 1 && rest->text[0] == '.';
+    if (is_end || (rest->bytes > 0 && is_any_of(rest->text[0], ",()"))) {
         return ES_LINE_FAIL(lines, rest->text, "'%c' where an atom is expected", rest->text[0]);
     }
     if (rest->bytes > 0 && take_negation(rest)) {
@@ -466,6 +517,9 @@ EsStatus es_text_take_literal(const EsTextLines *lines, EsPiece *rest, EsLiteral
 // --- into a builder ---
 
 EsStatus es_text_intern(EsKgBuilder *builder, EsKgNameKind kind, EsNameText name, int32_t *number) {
+    if (!name.is_quoted) {
+        return es_kg_builder_intern(builder, kind, name.inside.text, name.inside.bytes, number);
+    }
     char text[ES_KG_MAX_NAME_BYTES];
     size_t bytes = es_name_text_copy(name, text, sizeof text);
     return es_kg_builder_intern(builder, kind, text, bytes, number);
@@ -504,4 +558,34 @@ EsStatus es_text_intern_atom(const EsTextLines *lines, EsKgBuilder *builder,
     }
     *atom = es_wide_atom_make(predicate, terms, spelt->n_terms);
     return ES_STATUS_OK;
+}
+
+// --- writing ---
+
+void es_text_out_add(EsTextOut *out, const char *bytes, size_t count) {
+    size_t room = out->length + 1 < out->bytes ? out->bytes - 1 - out->length : 0;
+    if (room > 0) {
+        memcpy(out->at + out->length, bytes, ES_MIN(count, room));
+    }
+    out->length += count;
+}
+
+void es_text_out_add_text(EsTextOut *out, const char *text) {
+    es_text_out_add(out, text, strlen(text));
+}
+
+void es_text_out_add_quoted(EsTextOut *out, const char *name) {
+    es_text_out_add(out, "'", 1);
+    for (; *name != '\0'; name++) {
+        es_text_out_add(out, "\\", *name == '\'' || *name == '\\');
+        es_text_out_add(out, name, 1);
+    }
+    es_text_out_add(out, "'", 1);
+}
+
+int es_text_out_end(EsTextOut *out) {
+    if (out->bytes > 0) {
+        out->at[ES_MIN(out->length, out->bytes - 1)] = '\0';
+    }
+    return (int)out->length;
 }

@@ -1,4 +1,5 @@
-// Lines of a text in memory and pieces of them, with failures that say where.
+// Lines of a text in memory and pieces of them, with failures that say where; and text that is
+// written to memory.
 #ifndef ES_PROOF_TEXT_LINE_H
 #define ES_PROOF_TEXT_LINE_H
 
@@ -113,6 +114,24 @@ EsStatus es_text_intern_predicate(const EsTextLines *lines, EsKgBuilder *builder
 // The atom in the numbers of a builder, all its terms constants.
 EsStatus es_text_intern_atom(const EsTextLines *lines, EsKgBuilder *builder,
                              const EsAtomText *spelt, EsWideAtom *atom);
+
+// --- writing ---
+
+// A text under construction, as snprintf makes it: all bytes are counted, those that fit are
+// written. {text, bytes, 0} begins one.
+typedef struct EsTextOut {
+    char *at; // borrowed
+    size_t bytes, length;
+} EsTextOut;
+
+void es_text_out_add(EsTextOut *out, const char *bytes, size_t count);
+void es_text_out_add_text(EsTextOut *out, const char *text);
+
+// A name in single quotes, with a backslash before quotes and backslashes.
+void es_text_out_add_quoted(EsTextOut *out, const char *name);
+
+// Put the zero at the end; returns the length of the whole text.
+int es_text_out_end(EsTextOut *out);
 
 ES_EXTERN_C_END
 

@@ -66,16 +66,6 @@ typedef struct Piece {
 
 // --- sorting out ---
 
-static void run_pieces(EsThreadPool *pool, int64_t n, EsPieceFunction function, void *context) {
-    if (pool != NULL && n > 1) {
-        es_thread_pool_run(pool, n, function, context);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        function(context, i, 0);
-    }
-}
-
 static void accept_part(void *context, int64_t part, int worker) {
     Batch *batch = context;
     (void)worker;
@@ -99,11 +89,11 @@ static EsStatus sort_out(Batch *batch) {
     EsTupleRelation *head = &datalog->relations[batch->head];
     EsThreadPool *pool = batch->is_alone ? NULL : batch->pool;
     ES_TRY(es_tuple_reserve(head, pool, datalog->buffers, batch->n_pieces));
-    run_pieces(es_tuple_is_split(head) ? pool : NULL, ES_TUPLE_PARTS, accept_part, batch);
+    es_thread_pool_run(es_tuple_is_split(head) ? pool : NULL, ES_TUPLE_PARTS, accept_part, batch);
     int32_t n_buffers = batch->n_pieces * ES_TUPLE_PARTS;
     int64_t room = ES_MAX(datalog->settings.limit - datalog->n_tuples, 0), n_new;
     ES_TRY(es_tuple_number(head, datalog->buffers, batch->n_pieces, room, batch->number, &n_new));
-    run_pieces(pool, ES_TUPLE_PARTS, place_part, batch);
+    es_thread_pool_run(pool, ES_TUPLE_PARTS, place_part, batch);
     datalog->is_complete &= n_new <= room;
     head->count += (int32_t)ES_MIN(n_new, room);
     datalog->n_tuples += ES_MIN(n_new, room);
@@ -368,7 +358,7 @@ static EsStatus join_pieces(Batch *batch, int *is_over) {
                             .bindings = words,
                             .matched = words + n_variables};
     }
-    run_pieces(batch->pool, batch->n_pieces, join_piece, pieces);
+    es_thread_pool_run(batch->pool, batch->n_pieces, join_piece, pieces);
     int64_t n_joined = 0;
     *is_over = 0;
     for (int32_t i = 0; i < batch->n_pieces; i++) {

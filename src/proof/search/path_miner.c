@@ -11,6 +11,7 @@
 
 #include "base/first_error.h"
 #include "base/memory.h"
+#include "proof/graph/text_line.h"
 #include "proof/search/proof_array.h"
 
 EsPathMinerSettings es_path_miner_defaults(void) {
@@ -554,39 +555,13 @@ void es_path_rules_destroy(EsPathRules *rules) {
 
 // --- text ---
 
-// A text under construction; bytes beyond its capacity are counted and dropped, as snprintf does.
-typedef struct Text {
-    char *at;
-    size_t capacity, length;
-} Text;
-
-static void add(Text *text, const char *bytes, size_t count) {
-    for (size_t i = 0; i < count; i++, text->length++) {
-        if (text->length + 1 < text->capacity) {
-            text->at[text->length] = bytes[i];
-            text->at[text->length + 1] = '\0';
-        }
-    }
-}
-
-static void add_text(Text *text, const char *bytes) { add(text, bytes, strlen(bytes)); }
-
-static void add_quoted(Text *text, const char *name) {
-    add_text(text, "'");
-    for (; *name != '\0'; name++) {
-        add_text(text, *name == '\'' || *name == '\\' ? "\\" : "");
-        add(text, name, 1);
-    }
-    add_text(text, "'");
-}
-
 // In quotes where it has anything but letters, digits and underscores.
-static void add_predicate(Text *text, const char *name) {
+static void add_predicate(EsTextOut *text, const char *name) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
     if (name[strspn(name, plain)] != '\0' || strcmp(name, "not") == 0) {
-        add_quoted(text, name);
+        es_text_out_add_quoted(text, name);
     } else {
-        add_text(text, name);
+        es_text_out_add_text(text, name);
     }
 }
 
@@ -596,38 +571,41 @@ typedef struct Term {
     const char *variable;
 } Term;
 
-static void add_term(Text *text, const EsKnowledgeGraph *graph, Term term) {
+static void add_term(EsTextOut *text, const EsKnowledgeGraph *graph, Term term) {
     if (term.constant != 0) {
-        add_quoted(text, graph->constant_names[term.constant]);
+        es_text_out_add_quoted(text, graph->constant_names[term.constant]);
     } else {
-        add_text(text, term.variable);
+        es_text_out_add_text(text, term.variable);
     }
 }
 
-static void add_atom(Text *text, const EsKnowledgeGraph *graph, int32_t predicate, Term a, Term b) {
+static void add_atom(EsTextOut *text, const EsKnowledgeGraph *graph, int32_t predicate, Term a,
+                     Term b) {
     add_predicate(text, graph->predicate_names[predicate]);
-    add_text(text, "(");
+    es_text_out_add_text(text, "(");
     add_term(text, graph, a);
-    add_text(text, ",");
+    es_text_out_add_text(text, ",");
     add_term(text, graph, b);
-    add_text(text, ")");
+    es_text_out_add_text(text, ")");
 }
 
-static void add_step(Text *text, const EsKnowledgeGraph *graph, int32_t relation, Term u, Term v) {
+static void add_step(EsTextOut *text, const EsKnowledgeGraph *graph, int32_t relation, Term u,
+                     Term v) {
     add_atom(text, graph, relation / 2 + 1, relation % 2 ? v : u, relation % 2 ? u : v);
 }
 
-static void add_unequal(Text *text, const EsKnowledgeGraph *graph, int is_needed, Term u, Term v) {
+static void add_unequal(EsTextOut *text, const EsKnowledgeGraph *graph, int is_needed, Term u,
+                        Term v) {
     if (is_needed) {
-        add_text(text, ", ");
+        es_text_out_add_text(text, ", ");
         add_term(text, graph, u);
-        add_text(text, " != ");
+        es_text_out_add_text(text, " != ");
         add_term(text, graph, v);
     }
 }
 
 // With the inequalities that the facts make a difference to.
-static void add_fixed(Text *text, const EsKnowledgeGraph *graph, const EsPathRule *rule) {
+static void add_fixed(EsTextOut *text, const EsKnowledgeGraph *graph, const EsPathRule *rule) {
     Term x = {0, rule->is_fixed_a ? "y" : "x"}, end = {rule->end, "z"}, fixed = {rule->fixed, NULL};
     int32_t r = rule->relations[0];
     add_step(text, graph, r, x, end);
@@ -642,7 +620,7 @@ static void add_fixed(Text *text, const EsKnowledgeGraph *graph, const EsPathRul
         add_unequal(text, graph, es_path_facts_from(graph, r ^ 1, rule->fixed).count > 0, end,
                     fixed);
     }
-    add_text(text, " -> ");
+    es_text_out_add_text(text, " -> ");
     add_atom(text, graph, rule->head, rule->is_fixed_a ? fixed : x, rule->is_fixed_a ? x : fixed);
 }
 
@@ -650,17 +628,17 @@ int es_path_rule_format(const EsKnowledgeGraph *graph, const EsPathRule *rule, c
                         size_t bytes) {
     static const char *const places[ES_PATH_MAX_STEPS][ES_PATH_MAX_STEPS + 1] = {
         {"x", "y", "", ""}, {"x", "z", "y", ""}, {"x", "z", "w", "y"}};
-    Text out = {text, bytes, 0};
+    EsTextOut out = {text, bytes, 0};
     if (rule->fixed != 0) {
         add_fixed(&out, graph, rule);
-        return (int)out.length;
+        return es_text_out_end(&out);
     }
     for (int32_t k = 0; k < rule->n_steps; k++) {
         const char *const *place = places[rule->n_steps - 1] + k;
-        add_text(&out, k > 0 ? ", " : "");
+        es_text_out_add_text(&out, k > 0 ? ", " : "");
         add_step(&out, graph, rule->relations[k], (Term){0, place[0]}, (Term){0, place[1]});
     }
-    add_text(&out, " -> ");
+    es_text_out_add_text(&out, " -> ");
     add_atom(&out, graph, rule->head, (Term){0, "x"}, (Term){0, "y"});
-    return (int)out.length;
+    return es_text_out_end(&out);
 }

@@ -1,5 +1,6 @@
 #include "base/memory.h"
 #include "base/random_rules.h"
+#include "proof/graph/text_line.h"
 #include "proof/knowledge_case.h"
 
 TEST(names_are_numbered_in_byte_order) {
@@ -227,4 +228,23 @@ TEST(an_index_of_few_facts_is_small_and_exact) {
     EXPECT_EQ(n_found_a, n_facts);
     EXPECT_EQ(n_found_b, n_facts);
     es_kg_destroy(graph);
+}
+
+// Every cut of the room: the length is that of the whole, what fits is there and ended, and not a
+// byte behind it is touched.
+TEST(text_that_does_not_fit_is_counted) {
+    static const char whole[] = "a'it\\'s \\\\ x'b";
+    for (size_t bytes = 0; bytes <= sizeof whole; bytes++) {
+        char text[sizeof whole + 1];
+        memset(text, '#', sizeof text);
+        EsTextOut out = {bytes > 0 ? text : NULL, bytes, 0};
+        es_text_out_add_text(&out, "a");
+        es_text_out_add_quoted(&out, "it's \\ x");
+        es_text_out_add(&out, "bc", 1);
+        EXPECT_EQ(es_text_out_end(&out), (int)sizeof whole - 1);
+        size_t shown = bytes > 0 ? ES_MIN(bytes, sizeof whole) - 1 : 0;
+        EXPECT(memcmp(text, whole, shown) == 0);
+        EXPECT(bytes == 0 || text[shown] == '\0');
+        EXPECT(text[bytes > 0 ? shown + 1 : 0] == '#');
+    }
 }

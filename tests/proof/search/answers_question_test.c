@@ -1,6 +1,7 @@
 // The text of questions, good, bad and damaged.
 #include <stdlib.h>
 
+#include "proof/knowledge_case.h"
 #include "proof/random_graph.h"
 #include "proof/search/answers.h"
 
@@ -50,6 +51,14 @@ TEST(what_is_wrong_is_said_with_its_column) {
     EsKnowledgeGraph *graph = make_graph();
     expect_failure(graph, "",
                    "question:1:1: the line ends where an atom is expected, predicate(a,b)");
+    expect_failure(graph, ".", "question:1:1: '.' where an atom is expected");
+    expect_failure(graph, "parent(ann,X), .", "question:1:16: '.' where an atom is expected");
+    expect_failure(graph, "p1",
+                   "question:1:1: \"p1\" alone looks like a variable; a predicate of that name "
+                   "without arguments needs quotes");
+    expect_failure(graph, "parent(ann,X), p1, X != ann",
+                   "question:1:16: \"p1\" alone looks like a variable; a predicate of that name "
+                   "without arguments needs quotes");
     expect_failure(graph, "parent", "question:1:1: \"parent\" has 2 arguments, not 0");
     expect_failure(graph, "parnt(ann,X)",
                    "question:1:1: unknown predicate \"parnt\"; did you mean \"parent\"?");
@@ -100,5 +109,15 @@ TEST(long_and_damaged_questions) {
     }
     EXPECT_EQ(n_read + n_refused, 20000);
     EXPECT(n_read > 1000 && n_refused > 1000);
+    es_kg_destroy(graph);
+}
+
+TEST(a_predicate_that_looks_like_a_variable_is_asked_in_quotes) {
+    EsKnowledgeGraph *graph;
+    EsQuestion question;
+    REQUIRE_OK(build_case("'p1'.\nparent(ann,bob).\n", NULL, NULL, &graph));
+    EXPECT_STATUS(es_question_parse(graph, "p1", &question), INPUT);
+    REQUIRE_OK(es_question_parse(graph, "'p1'", &question));
+    EXPECT_EQ(question.goals[0].cells[0].predicate, es_kg_predicate(graph, "p1"));
     es_kg_destroy(graph);
 }
