@@ -76,18 +76,24 @@ EsStatus es_prove_source_load(const EsProveSource *source, EsKnowledgeGraph **gr
     return es_prove_source_load_using(source, ES_KG_RULES_NEEDED, graph);
 }
 
+int32_t es_prove_note_left_out(const EsKnowledgeGraph *graph, const char *what) {
+    int32_t first = 0, n_left_out = es_kg_count_not_binary(graph, &first);
+    if (n_left_out > 0) {
+        es_message("note: %s takes predicates of two arguments; %d %s left out, such as "
+                   "\"%.100s\" with %d\n",
+                   what, n_left_out, es_prove_noun(n_left_out, "other is", "others are"),
+                   graph->predicate_names[first], graph->arities[first]);
+    }
+    return n_left_out;
+}
+
 EsStatus es_prove_take_binary(EsKnowledgeGraph **graph, const char *what, int32_t *n_left_out) {
     EsKnowledgeGraph *part = NULL;
-    int32_t first = 0;
-    *n_left_out = es_kg_count_not_binary(*graph, &first);
+    *n_left_out = es_prove_note_left_out(*graph, what);
     if (*n_left_out == 0) {
         return ES_STATUS_OK;
     }
     ES_TRY(es_kg_binary_part(*graph, &part));
-    es_message("note: %s takes predicates of two arguments; %d %s left out, such as "
-               "\"%.100s\" with %d\n",
-               what, *n_left_out, es_prove_noun(*n_left_out, "other is", "others are"),
-               (*graph)->predicate_names[first], (*graph)->arities[first]);
     es_kg_destroy(*graph);
     *graph = part;
     return ES_STATUS_OK;

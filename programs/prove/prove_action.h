@@ -77,6 +77,9 @@ EsStatus es_prove_source_load_using(const EsProveSource *source, EsKgRulesUse ru
 
 // Replace a graph by its part of predicates of two arguments (es_kg_binary_part) where it has
 // others, which `what` leaves out; a note says how many, as does *n_left_out.
+// Says how many predicates `what` leaves out, which takes those of two arguments, and returns it.
+int32_t es_prove_note_left_out(const EsKnowledgeGraph *graph, const char *what);
+
 EsStatus es_prove_take_binary(EsKnowledgeGraph **graph, const char *what, int32_t *n_left_out);
 
 // es_proof_policy_file_load, with a failure that says which options make the generated graph.

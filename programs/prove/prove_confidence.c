@@ -53,7 +53,8 @@ static EsStatus mine(EsProveConfidence *confidence, const EsKnowledgeGraph *grap
     settings.report = report_mining;
     settings.context = &progress;
     EsKnowledgeGraph *part = NULL;
-    if (es_kg_count_not_binary(graph, NULL) > 0) {
+    confidence->n_left_out = es_prove_note_left_out(graph, "mining rules");
+    if (confidence->n_left_out > 0) {
         ES_TRY(es_kg_binary_part(graph, &part));
     }
     EsStatus status =
@@ -78,8 +79,8 @@ static EsStatus choose(EsProveConfidence *confidence, const EsKnowledgeGraph *gr
     ES_TRY(es_ranking_take(graph, &choice, &queries, &confidence->n_chosen_on));
     if (confidence->n_chosen_on == 0) {
         es_release(queries);
-        es_message("note: the graph has no validation queries; confidences count by default "
-                   "thresholds\n");
+        es_message("note: the graph has no validation queries of two arguments; confidences count "
+                   "by default thresholds\n");
         if (confidence->choice.fixes_aggregation) {
             confidence->settings.aggregation = confidence->choice.aggregation;
         }
@@ -117,7 +118,7 @@ json_t *es_prove_confidence_describe(const EsProveConfidence *confidence) {
         return json_null();
     }
     return json_pack(
-        "{s:s, s:i, s:f, s:i, s:f, s:i, s:b, s:i, s:i, s:o, s:i, s:[I, I, I, I], s:f, s:f}",
+        "{s:s, s:i, s:f, s:i, s:f, s:i, s:b, s:i, s:i, s:o, s:i, s:[I, I, I, I], s:i, s:f, s:f}",
         "aggregate", es_confidence_aggregation_names[settings->aggregation], "top", settings->top,
         "smoothing", settings->smoothing, "min_support", settings->min_support, "min_confidence",
         settings->min_confidence, "max_steps", settings->max_steps, "constants",
@@ -126,8 +127,8 @@ json_t *es_prove_confidence_describe(const EsProveConfidence *confidence) {
         confidence->n_chosen_on > 0 ? json_real(confidence->choice.mrr) : json_null(), "tried",
         confidence->choice.n_tried, "mined_by_steps", (json_int_t)confidence->rules.n_paths[0],
         (json_int_t)confidence->rules.n_paths[1], (json_int_t)confidence->rules.n_paths[2],
-        (json_int_t)confidence->rules.n_paths[3], "mine_seconds", confidence->mine_seconds,
-        "choose_seconds", confidence->choose_seconds);
+        (json_int_t)confidence->rules.n_paths[3], "predicates_left_out", confidence->n_left_out,
+        "mine_seconds", confidence->mine_seconds, "choose_seconds", confidence->choose_seconds);
 }
 
 void es_prove_confidence_print(const EsProveConfidence *confidence) {

@@ -17,6 +17,7 @@ typedef struct EsProveConfidence {
     EsConfidenceSettings settings;
     EsConfidenceChoice choice;
     int32_t n_chosen_on; // validation queries; 0: the defaults
+    int32_t n_left_out;  // predicates that have not two arguments
     EsPathRules rules;
     EsConfidenceScorer *scorer;
     double mine_seconds, choose_seconds;

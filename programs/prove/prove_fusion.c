@@ -30,10 +30,6 @@ EsStatus es_prove_fusion_check(const EsProveFusion *fusion, EsKgSplit split) {
 static EsStatus fit_weights(EsProveFusion *fusion, const EsKnowledgeGraph *graph,
                             const EsKnownAtoms *known, const EsRankingSettings *settings,
                             EsThreadPool *pool) {
-    const EsQuerySplit *valid = &graph->splits[ES_KG_SPLIT_VALID];
-    if (valid->count == 0) {
-        return ES_FAIL(INPUT, "--fit: the graph has no validation queries");
-    }
     const EsRankingChoice choice = {.split = ES_KG_SPLIT_VALID,
                                     .min_arity = 2,
                                     .max_arity = 2,
@@ -41,6 +37,10 @@ static EsStatus fit_weights(EsProveFusion *fusion, const EsKnowledgeGraph *graph
                                     .is_spaced = 1};
     EsAtom *queries;
     ES_TRY(es_ranking_take(graph, &choice, &queries, &fusion->n_fitted));
+    if (fusion->n_fitted == 0) {
+        es_release(queries);
+        return ES_FAIL(INPUT, "--fit: the graph has no validation queries of two arguments");
+    }
     EsStatus status = es_fusion_scorer_fit(fusion->scorer, known, settings, pool, queries,
                                            fusion->n_fitted, &fusion->report);
     es_release(queries);

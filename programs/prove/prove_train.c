@@ -50,14 +50,13 @@ static void print_variant(const EsProveVariant *variant, int kind) {
            difference);
 }
 
-// Says how many test queries no ranking can have.
-static void note_without(const EsKnowledgeGraph *graph) {
-    int32_t n_without =
-        graph->splits[ES_KG_SPLIT_TEST].count - es_prove_queries_count(graph, ES_KG_SPLIT_TEST);
+// Says how many queries of a split no ranking can have.
+static void note_without(const EsKnowledgeGraph *graph, EsKgSplit split, const char *ranking) {
+    int32_t n_without = graph->splits[split].count - es_prove_queries_count(graph, split);
     if (n_without > 0) {
-        printf("%d %s without arguments, and so without corruptions, %s left out of the ranking\n",
+        printf("%d %s without arguments, and so without corruptions, %s left out of the %s\n",
                n_without, es_prove_noun(n_without, "query", "queries"),
-               es_prove_noun(n_without, "is", "are"));
+               es_prove_noun(n_without, "is", "are"), ranking);
     }
 }
 
@@ -96,9 +95,10 @@ static EsStatus print_results(void *prove, const EsRunInput *input, const char *
     if (best_round > 0) {
         printf("best on validation: round %lld, MRR %.3f\n", (long long)best_round, mrr);
     }
+    note_without(es_prove_run_graph(prove), ES_KG_SPLIT_VALID, "validation");
     if (evaluation != NULL) {
         print_evaluation(evaluation, settings, es_prove_run_graph(prove));
-        note_without(es_prove_run_graph(prove));
+        note_without(es_prove_run_graph(prove), ES_KG_SPLIT_TEST, "ranking");
     }
     if (es_prove_run_proofs(prove) != NULL) {
         es_prove_print_proofs(es_prove_run_proofs(prove));
@@ -129,8 +129,8 @@ static EsStatus print_plan(void *prove, const EsConfig *config, const EsRunMemor
              es_prove_settings_data(settings), graph->n_constants, graph->n_predicates,
              es_kg_count_facts(graph), graph->n_rules);
     printf("# queries     %d to learn from, %d for validation, %d for the comparison\n",
-           es_proof_env_queries(env).count, graph->splits[ES_KG_SPLIT_VALID].count,
-           graph->splits[ES_KG_SPLIT_TEST].count);
+           es_proof_env_queries(env).count, es_prove_queries_count(graph, ES_KG_SPLIT_VALID),
+           es_prove_queries_count(graph, ES_KG_SPLIT_TEST));
     printf("# policy      %lld parameters, %.1f MiB with gradients and moments\n",
            (long long)n_parameters, 4.0 * 4.0 * (double)n_parameters / 1048576);
     printf("# memory      %.1f MiB of environments; %d distinct states in a round\n",

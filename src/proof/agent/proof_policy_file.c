@@ -37,6 +37,10 @@ void es_proof_policy_file_metadata(const EsProofPolicy *policy, EsProofPolicyMet
     snprintf(add_entry(notes, "n_constants"), bytes, "%d", policy->graph->n_constants);
     snprintf(add_entry(notes, "n_predicates"), bytes, "%d", policy->graph->n_predicates);
     es_kg_names_hash(policy->graph, add_entry(notes, "names"));
+    if (es_kg_count_not_binary(policy->graph, NULL) >
+        0) { // files without it are of two arguments throughout
+        es_kg_arities_hash(policy->graph, add_entry(notes, "arities"));
+    }
     // nine digits bring back any float
 #define X(type, name, start, lowest, highest, help)                                                \
     snprintf(add_entry(notes, #name), bytes, "%.9g", (double)policy->settings.name);
@@ -154,6 +158,14 @@ static EsStatus check_graph(const EsSafetensors *file, const char *path,
         return ES_FAIL(INPUT,
                        "%s was trained on another graph: as many constants and predicates, but "
                        "not the same names",
+                       path);
+    }
+    const char *arities = es_safetensors_metadata(file, "arities");
+    es_kg_arities_hash(graph, wanted);
+    if (arities != NULL ? strcmp(arities, wanted) != 0 : es_kg_count_not_binary(graph, NULL) > 0) {
+        return ES_FAIL(INPUT,
+                       "%s was trained on another graph: the same names, but predicates of other "
+                       "numbers of arguments",
                        path);
     }
     return ES_STATUS_OK;

@@ -29,7 +29,7 @@ int es_proof_policy_file_is_foreign(const char *path, const EsKnowledgeGraph *gr
 
 // Metadata of a file, shared by policies and checkpoints of training; fills
 // ES_PROOF_POLICY_METADATA entries whose values point into `text`.
-#define ES_PROOF_POLICY_METADATA 14 // the last is the hash of the tensors
+#define ES_PROOF_POLICY_METADATA 15 // the last is the hash of the tensors
 typedef struct EsProofPolicyMetadata {
     EsMetadata entry[ES_PROOF_POLICY_METADATA];
     int count;

@@ -89,7 +89,7 @@ int64_t es_kg_integer(const char *name) {
 int32_t es_kg_count_not_binary(const EsKnowledgeGraph *graph, int32_t *first) {
     int32_t count = 0, found = 0;
     for (int32_t p = 1; p <= graph->n_predicates; p++) {
-        if (graph->arities[p] != 2) {
+        if (graph->arities[p] != 2 && !es_kg_is_test(graph, p)) {
             found = count++ == 0 ? p : found;
         }
     }
@@ -263,6 +263,16 @@ void es_kg_names_hash(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BY
     // no name is empty: the constants end here
     es_sha256_append(&hash, "", 1);
     append_names(&hash, graph->predicate_names, graph->n_predicates);
+    es_sha256_end(&hash, text);
+}
+
+void es_kg_arities_hash(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BYTES]) {
+    EsSha256 hash;
+    es_sha256_begin(&hash);
+    for (int32_t p = 1; p <= graph->n_predicates; p++) {
+        unsigned char arity = (unsigned char)graph->arities[p];
+        es_sha256_append(&hash, &arity, 1);
+    }
     es_sha256_end(&hash, text);
 }
 

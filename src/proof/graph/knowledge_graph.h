@@ -287,6 +287,9 @@ int es_horn_rule_format(const EsKnowledgeGraph *graph, const EsHornRule *rule, c
 // alike; facts may differ.
 void es_kg_names_hash(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BYTES]);
 
+// SHA-256 of the predicates' numbers of arguments, in the order of their names.
+void es_kg_arities_hash(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BYTES]);
+
 // Cells of an atom by its predicate.
 static inline ES_HOST_DEVICE int es_kg_cells(const EsKnowledgeGraph *graph, int32_t predicate) {
     return graph->has_wide && graph->arities[predicate] > 2 ? 2 : 1;

@@ -117,11 +117,10 @@ static EsStatus create_parts(EsProveRun *prove) {
                          ? es_prove_queries_count(prove->graph, ES_KG_SPLIT_TEST)
                          : prove->graph->splits[ES_KG_SPLIT_TEST].count;
     if (is_compared && n_test == 0) {
-        return ES_FAIL(INPUT,
-                       "%s has no queries in the split test to compare on; %s=-1 trains "
-                       "without",
-                       es_prove_settings_data(settings),
-                       settings->n_evaluated >= 0 ? "--evaluate.queries" : "--evaluate.proofs");
+        return ES_FAIL(
+            INPUT, "%s has no queries %sin the split test to compare on; %s=-1 trains without",
+            es_prove_settings_data(settings), settings->n_evaluated >= 0 ? "with arguments " : "",
+            settings->n_evaluated >= 0 ? "--evaluate.queries" : "--evaluate.proofs");
     }
     return ES_STATUS_OK;
 }

@@ -106,7 +106,7 @@ mkdir bare
 printf 'q(a,b).\nq(c,d).\nq(e,f).\np(b,a).\np(d,c).\n' > bare/train.txt
 printf 'p(f,e).\n' > bare/test.txt
 run 0 prove eval --data bare --score confidence --corruptions 0
-expect_part "no validation queries" "$err" "note: the graph has no validation queries; confidences count by default thresholds"
+expect_part "no validation queries" "$err" "note: the graph has no validation queries of two arguments; confidences count by default thresholds"
 expect_part "the query's rule fires" "$out" "all                                1   1.000"
 run 2 prove eval --generated 60 --score confidence --split valid
 expect_part "chosen on what is ranked" "$err" "--score confidence chooses its thresholds on the validation queries"

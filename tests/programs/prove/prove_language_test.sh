@@ -317,6 +317,19 @@ run 0 prove train --data mixed --rounds 2 --envs 8 --steps 4 --eval 0 --out mixe
 expect_part "training" "$out" "mixed: 3 test queries against 100 corruptions an argument"
 expect_part "training" "$out" "1 query without arguments, and so without corruptions, is left out of the ranking"
 run 0 prove eval --data mixed --search best_first --policy mixed_run/policy.safetensors
+# weights that stand for names are of predicates of as many arguments
+mkdir -p two three
+printf 'edge(a,b).\nedge(b,c).\npath(b,c).\n' > two/train.txt
+printf 'edge(a,b,a).\nedge(b,c,a).\npath(b,c).\n' > three/train.txt
+for name in two three; do
+    echo 'path(a,b)' > $name/test.txt
+    echo 'path(a,c)' > $name/valid.txt
+done
+echo '0:1:edge(x,y) -> path(x,y)' > two/rules.txt
+echo '0:1:edge(x,y,z) -> path(x,y)' > three/rules.txt
+run 0 prove train --data two --rounds 1 --envs 4 --steps 4 --eval -1 --policy.encoder=names --out two_run
+run 2 prove eval --data three --search best_first --policy two_run/policy.safetensors
+expect_part "other arities" "$err" "the same names, but predicates of other numbers of arguments"
 run 2 prove train --data wide --rounds 1 --out wide_run
 expect_part "negation" "$err" "rules with negation are for the closure and for questions"
 

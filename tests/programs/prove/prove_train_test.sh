@@ -270,7 +270,7 @@ run 2 prove train --dry-run --json
 printf 'p(b,a).\n' > kg/train.txt
 rm kg/test.txt
 run 2 prove train --data kg "${tiny[@]}" --out none
-expect_part "no test queries" "$err" "no queries in the split test"
+expect_part "no test queries" "$err" "no queries with arguments in the split test"
 [[ ! -e none ]] || fail "a run that cannot be made has a folder"
 
 finish
