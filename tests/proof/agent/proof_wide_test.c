@@ -236,6 +236,28 @@ TEST(corruptions_of_every_place) {
     es_kg_destroy(graph);
 }
 
+// Places of one atom are drawn for by themselves: no two begin with the same constants.
+TEST(places_are_drawn_apart) {
+    EsKnowledgeGraph *graph = make_village(40);
+    EsKnownAtoms *known = NULL;
+    EsCorruptionSettings settings = {.seed = 3};
+    EsAtom atoms[2 * 5];
+    int32_t drawn[ES_KG_MAX_ARITY][5];
+    REQUIRE_OK(es_known_atoms_create(graph, &known));
+    const EsAtom *query = query_of_arity(graph, ES_KG_MAX_ARITY);
+    for (int place = 0; place < ES_KG_MAX_ARITY; place++) {
+        EXPECT_EQ(es_corruptions_list(known, &settings, query, place, 5, atoms), 5);
+        for (int i = 0; i < 5; i++) {
+            drawn[place][i] = es_atom_term(atoms + 2 * (ptrdiff_t)i, place);
+        }
+        for (int other = 0; other < place; other++) {
+            EXPECT(memcmp(drawn[other], drawn[place], sizeof drawn[0]) != 0);
+        }
+    }
+    es_known_atoms_destroy(known);
+    es_kg_destroy(graph);
+}
+
 // Negatives of an environment take all places in turn, and those without arguments stay positives.
 TEST(negatives_of_every_place) {
     EsKnowledgeGraph *graph = make_village(40);
