@@ -472,6 +472,45 @@ TEST(features_of_wide_states) {
     es_kg_destroy(graph);
 }
 
+// p(x,y), and the same facts as p(x,y,y) and p(x,y,y,y): what is said of the arguments behind the
+// first is their mean, and so the same. Only the facts with a constant are more, in the selected
+// goal and in the mean over goals.
+TEST(repeated_arguments_change_no_mean) {
+    static const char *const facts[] = {"a c", "b d", "e c", "e f", "a d"};
+    static const char *const heads[] = {"p(x,y)", "p(x,y,y)", "p(x,y,y,y)"};
+    float rows[3][ES_PROOF_FEATURES];
+    const EsWideAtom none = {0};
+    for (int n = 0; n < 3; n++) {
+        char train[512] = "", rules[64];
+        for (size_t i = 0; i < ES_COUNT_OF(facts); i++) {
+            char x = facts[i][0], y = facts[i][2];
+            size_t used = strlen(train);
+            used += (size_t)snprintf(train + used, sizeof train - used, "p(%c,%c", x, y);
+            for (int k = 0; k < n; k++) {
+                used += (size_t)snprintf(train + used, sizeof train - used, ",%c", y);
+            }
+            snprintf(train + used, sizeof train - used, ")\n");
+        }
+        snprintf(rules, sizeof rules, "0:1:%s -> h(x,y)\n", heads[n]);
+        EsKnowledgeGraph *graph = load_texts(train, rules, "h(a,c)\n");
+        EsProofFeatures *features = NULL;
+        REQUIRE_OK(es_proof_features_create(graph, &features));
+        EsWideAtom goal = ATOM("p", "e", "c", "c", "c");
+        int32_t cells = es_kg_cells(graph, goal.cells[0].predicate);
+        es_proof_features_describe(features, (EsAtomSpan){goal.cells, cells}, none.cells,
+                                   ES_GOAL_LEFTMOST, rows[n]);
+        es_proof_features_destroy(features);
+        es_kg_destroy(graph);
+    }
+    for (int n = 1; n < 3; n++) {
+        int n_others = 0;
+        for (int e = 0; e < ES_PROOF_FEATURES; e++) {
+            n_others += fabsf(rows[n][e] - rows[0][e]) > 1e-6f;
+        }
+        EXPECT_EQ(n_others, 2);
+    }
+}
+
 // --- the network ---
 
 // sum over e of weight_e encoding_e of one state.
