@@ -4,7 +4,7 @@
 #include "packet_fuzz.h"
 
 // bytes of a small valid packet: one row of metric, name "abc"
-enum { METRIC_NAME = 0, METRIC_VALUE = 1, METRIC_BYTES = 48 + 16 + 8 };
+enum { METRIC_NAME = 0, METRIC_VALUE = 1, METRIC_BYTES = 48 + 40 + 8 };
 
 static void *copy_packet(EsEventType type, const void *rows, int64_t n_rows, size_t *bytes) {
     *bytes = es_packet_bytes(type, rows, n_rows);
@@ -20,7 +20,7 @@ TEST(schema_matches_the_lists) {
     EXPECT_EQ(es_event_schema(ES_EVENT_ENV_STEPPED)->pace, ES_PACE_STRIDED);
     EXPECT_EQ(es_event_schema(ES_EVENT_ENV_STEPPED)->level, ES_LEVEL_NORMAL);
     EXPECT_EQ(es_event_schema(ES_EVENT_EPISODE_OUTCOME)->delivery, ES_DELIVERY_KEPT);
-    EXPECT_EQ(es_event_schema(ES_EVENT_METRIC)->n_columns, 2);
+    EXPECT_EQ(es_event_schema(ES_EVENT_METRIC)->n_columns, 5);
     EXPECT_EQ(es_event_schema(ES_EVENT_METRIC)->columns[METRIC_NAME].type, ES_COLUMN_TEXT);
     EXPECT_EQ(es_event_column(ES_EVENT_METRIC, "value"), METRIC_VALUE);
     EXPECT_EQ(es_event_column(ES_EVENT_METRIC, "valu"), -1);
@@ -153,7 +153,7 @@ TEST(sizes_beyond_the_limit_are_refused) {
     EXPECT_EQ(es_packet_bytes(ES_EVENT_METRIC, &row, 0), 0);
     EXPECT_EQ(es_packet_bytes(ES_EVENT_METRIC, &row, -1), 0);
     // refused by their number alone: there is only one row to read
-    EXPECT_EQ(es_packet_bytes(ES_EVENT_METRIC, &row, ES_PACKET_MAX_BYTES / 16 + 1), 0);
+    EXPECT_EQ(es_packet_bytes(ES_EVENT_METRIC, &row, ES_PACKET_MAX_BYTES / 40 + 1), 0);
     EXPECT_EQ(es_packet_bytes(ES_EVENT_METRIC, &row, INT64_MAX), 0);
     char *text = malloc(ES_PACKET_MAX_TEXT + 1);
     memset(text, 'a', ES_PACKET_MAX_TEXT);
@@ -162,8 +162,8 @@ TEST(sizes_beyond_the_limit_are_refused) {
     for (int i = 0; i < 1024; i++) {
         rows[i] = (EsMetricEvent){.name = text};
     }
-    // 65,535 of text and 16 of cells per row: 1023 rows take 67,059,721 bytes with the header
-    EXPECT_EQ(es_packet_bytes(ES_EVENT_METRIC, rows, 1023), (48 + 1023 * 65551 + 7) / 8 * 8);
+    // 65,535 of text and 40 of cells per row: 1023 rows take 67,083,273 bytes with the header
+    EXPECT_EQ(es_packet_bytes(ES_EVENT_METRIC, rows, 1023), (48 + 1023 * 65575 + 7) / 8 * 8);
     EXPECT_EQ(es_packet_bytes(ES_EVENT_METRIC, rows, 1024), 0);
     free(text);
 }
@@ -190,24 +190,24 @@ TEST(hostile_bytes_are_refused_with_their_place) {
     expect_refusal(4, "\xff\xff", 2, "schema version 65535 at byte 4");
     expect_refusal(6, "\xff\x7f", 2, "unknown event type 32767 at byte 6");
     expect_refusal_u32(8, 0, "size at byte 8 as 0");
-    expect_refusal_u32(8, METRIC_BYTES - 1, "size at byte 8 as 71");
+    expect_refusal_u32(8, METRIC_BYTES - 1, "size at byte 8 as 95");
     expect_refusal_u32(8, 0xfffffff8, "size at byte 8 as 4294967288");
-    expect_refusal_u32(8, METRIC_BYTES + 8, "cut off after byte 72");
+    expect_refusal_u32(8, METRIC_BYTES + 8, "cut off after byte 96");
     expect_refusal_u32(8, METRIC_BYTES - 8, "is 3 bytes long, 0 are left");
     expect_refusal_u32(12, 0, "0 rows of metric at byte 12");
     expect_refusal_u32(12, 2, "2 rows of metric at byte 12");
     expect_refusal_u32(12, 0xffffffff, "4294967295 rows");
     // the text cell: offset, then length
-    expect_refusal_u32(48, 0, "at byte 48 of a packet points to byte 0, expected 64");
-    expect_refusal_u32(48, 65, "points to byte 65");
+    expect_refusal_u32(48, 0, "at byte 48 of a packet points to byte 0, expected 88");
+    expect_refusal_u32(48, 89, "points to byte 89");
     expect_refusal_u32(48, 0xffffffff, "points to byte 4294967295");
     expect_refusal_u32(52, 9, "is 9 bytes long, 8 are left");
     expect_refusal_u32(52, 0xfffffffe, "is 4294967294 bytes long");
-    expect_refusal_u32(52, 4, "a zero at byte 67");
-    expect_refusal(65, "\0", 1, "a zero at byte 65");
-    expect_refusal(71, "x", 1, "padding of a packet is not zero at byte 71");
+    expect_refusal_u32(52, 4, "a zero at byte 91");
+    expect_refusal(89, "\0", 1, "a zero at byte 89");
+    expect_refusal(95, "x", 1, "padding of a packet is not zero at byte 95");
     // a missing text whose bytes are still there
-    expect_refusal(48, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, "texts end at byte 64");
+    expect_refusal(48, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, "texts end at byte 88");
 }
 
 TEST(a_packet_that_is_cut_off_is_refused_at_every_length) {
