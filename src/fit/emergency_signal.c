@@ -1,5 +1,5 @@
-// Emergency signals in POSIX shared memory. The flag is taken down while the rest is written, and a
-// reader looks twice, so that nothing half written is read.
+// Emergency signals in POSIX shared memory. A counter in the last bytes is odd while the others are
+// written; a reader that sees it odd, or changed behind its back, looks again.
 #include "fit/emergency_signal.h"
 
 #include <errno.h>
@@ -16,7 +16,12 @@
 #include "base/macros.h"
 #include "base/memory.h"
 
-enum { FLAG = 0, LEVEL = 1, RAISED_MS = 2, REASON_BYTES = 10, REASON = 11 };
+enum { FLAG = 0, LEVEL = 1, RAISED_MS = 2, REASON_BYTES = 10, REASON = 11, N_WRITES = 60 };
+
+// at a write that goes on: at once, then a millisecond apart, for as long as its thread may have to
+// wait for a processor
+#define QUICK_LOOKS 1000
+#define MAX_LOOKS   (QUICK_LOOKS + 2000)
 
 struct EsEmergencySignal {
     char name[ES_SIGNAL_NAME_BYTES];
@@ -47,17 +52,23 @@ EsStatus es_signal_name(const char *run_folder, char name[ES_SIGNAL_NAME_BYTES])
 
 // --- reading ---
 
-// A copy of the bytes that was not written to meanwhile: the same twice, with the flag between.
-static void copy_bytes(const unsigned char *shared, unsigned char copy[ES_SIGNAL_BYTES]) {
-    unsigned char before[ES_SIGNAL_BYTES];
-    do {
-        for (int i = 0; i < ES_SIGNAL_BYTES; i++) {
-            before[i] = __atomic_load_n(&shared[i], __ATOMIC_ACQUIRE);
-        }
-        for (int i = 0; i < ES_SIGNAL_BYTES; i++) {
+// Copies the bytes as one write left them. Returns 0 when a write never ends: its process was
+// killed.
+static int copy_bytes(const unsigned char *shared, unsigned char copy[ES_SIGNAL_BYTES]) {
+    const uint32_t *n_writes = (const uint32_t *)(const void *)(shared + N_WRITES);
+    for (int look = 0; look < MAX_LOOKS; look++) {
+        uint32_t before = __atomic_load_n(n_writes, __ATOMIC_ACQUIRE);
+        for (int i = 0; i < N_WRITES; i++) {
             copy[i] = __atomic_load_n(&shared[i], __ATOMIC_ACQUIRE);
         }
-    } while (memcmp(before, copy, ES_SIGNAL_BYTES) != 0);
+        if (before % 2 == 0 && __atomic_load_n(n_writes, __ATOMIC_RELAXED) == before) {
+            return 1;
+        }
+        if (look >= QUICK_LOOKS) {
+            usleep(1000);
+        }
+    }
+    return 0;
 }
 
 EsStatus es_signal_read(const char *run_folder, EsSignal *signal) {
@@ -79,8 +90,11 @@ EsStatus es_signal_read(const char *run_folder, EsSignal *signal) {
     if (shared == MAP_FAILED) {
         return ES_FAIL(INPUT, "the shared memory %s is not that of a signal", name);
     }
-    copy_bytes(shared, bytes);
+    int is_whole = copy_bytes(shared, bytes);
     munmap(shared, ES_SIGNAL_BYTES);
+    if (!is_whole) {
+        return ES_FAIL(INPUT, "%s: its fit was killed while it wrote its signal", run_folder);
+    }
     signal->is_raised = bytes[FLAG] == 1;
     signal->level = signal->is_raised ? bytes[LEVEL] : 1;
     for (int i = 7; signal->is_raised && i >= 0; i--) {
@@ -140,10 +154,14 @@ void es_emergency_signal_destroy(EsEmergencySignal *signal) {
     }
 }
 
+static void count_write(EsEmergencySignal *signal) {
+    __atomic_add_fetch((uint32_t *)(void *)(signal->bytes + N_WRITES), 1, __ATOMIC_RELEASE);
+}
+
 void es_emergency_signal_raise(EsEmergencySignal *signal, int level, const char *reason) {
     size_t n = strnlen(reason, ES_SIGNAL_REASON_BYTES - 1);
     uint64_t now_ms = (uint64_t)es_clock_ns() / 1000000;
-    set_byte(signal, FLAG, 0);
+    count_write(signal);
     set_byte(signal, LEVEL, (unsigned char)level);
     for (int i = 0; i < 8; i++) {
         set_byte(signal, RAISED_MS + i, (unsigned char)(now_ms >> 8 * i));
@@ -153,6 +171,11 @@ void es_emergency_signal_raise(EsEmergencySignal *signal, int level, const char 
         set_byte(signal, REASON + (int)i, (unsigned char)reason[i]);
     }
     set_byte(signal, FLAG, 1);
+    count_write(signal);
 }
 
-void es_emergency_signal_clear(EsEmergencySignal *signal) { set_byte(signal, FLAG, 0); }
+void es_emergency_signal_clear(EsEmergencySignal *signal) {
+    count_write(signal);
+    set_byte(signal, FLAG, 0);
+    count_write(signal);
+}

@@ -93,7 +93,8 @@ TEST(another_process_reads_it) {
     es_emergency_signal_destroy(signal);
 }
 
-// Two signals whose every byte differs, written without pause.
+// Two signals whose every byte differs, written again and again, with pauses of all lengths up to a
+// few times that of a read.
 typedef struct Writer {
     EsEmergencySignal *signal;
     atomic_int is_over;
@@ -101,9 +102,12 @@ typedef struct Writer {
 
 static void *write_signals(void *context) {
     Writer *writer = context;
-    while (!atomic_load(&writer->is_over)) {
+    for (int n = 0; !atomic_load(&writer->is_over); n++) {
         es_emergency_signal_raise(writer->signal, 2, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
         es_emergency_signal_raise(writer->signal, 3, "bbbbbbbbbb");
+        for (int i = 0; i < n % 1000; i++) {
+            atomic_load(&writer->is_over);
+        }
     }
     return NULL;
 }
@@ -115,7 +119,7 @@ TEST(nothing_half_written_is_read) {
     int n_seen = 0;
     REQUIRE_OK(es_emergency_signal_create(folder, &writer.signal));
     EXPECT_EQ(pthread_create(&thread, NULL, write_signals, &writer), 0);
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 20000; i++) {
         EsSignal seen;
         REQUIRE_OK(es_signal_read(folder, &seen));
         if (seen.is_raised) {
