@@ -59,9 +59,7 @@ const char *es_grow_measure_name(EsGrowMeasure measure); // "test_accuracy"
     X(SCRATCH, scratch, "each episode's final topology, from its first step on")                   \
     X(TOPOLOGIES, topologies, "random topologies of at most the mean final size, one per episode") \
     X(BEST, best, "the policy's network of each task that is best by validation")                  \
-    X(SEARCH, search,                                                                              \
-      "random topologies within the budget, for no less than the policy's training FLOPs of each " \
-      "task, the best by validation; its difference is to the policy's best")                      \
+    X(SEARCH, search, "the best by validation of random topologies, for the FLOPs of the policy")  \
     X(BUDGET2, budget2, "the policy with twice the budget")                                        \
     X(BUDGET4, budget4, "the policy with four times the budget")
 

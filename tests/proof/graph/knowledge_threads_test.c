@@ -57,8 +57,9 @@ static size_t put_mistake(Draws *draws, int has_columns, char line[LINE_BYTES]) 
                                            "p3_2(a)\n"};
     static const char *const columns[] = {"a\tb\n", "a\tb\tc\td\n", "\tb\tc\n", "a\t!=\tc\n"};
     if (draw(draws, 8) == 0) {
-        memcpy(line, "a\0b\n", 4);
-        return 4;
+        static const char with_zero[] = {'a', '\0', 'b', '\n'};
+        memcpy(line, with_zero, sizeof with_zero);
+        return sizeof with_zero;
     }
     return (size_t)snprintf(line, LINE_BYTES, "%s",
                             has_columns ? columns[draw(draws, 4)] : mistakes[draw(draws, 11)]);
@@ -77,8 +78,9 @@ static size_t make_text(uint32_t number, char *text) {
         mistakes[i] = 1 + draw(&draws, (uint32_t)wanted);
     }
     if (draw(&draws, 5) == 0) {
-        memcpy(text, "\xef\xbb\xbf", 3);
-        bytes = 3;
+        static const char mark[] = {'\xef', '\xbb', '\xbf'}; // of UTF-8
+        memcpy(text, mark, sizeof mark);
+        bytes = sizeof mark;
     }
     while (bytes < wanted) {
         int is_wrong = 0;

@@ -185,9 +185,9 @@ TEST(nothing_is_left_where_all_is_known) {
     EsCorruptionSettings settings = {.seed = 1};
     EsAtom query = find_atom(graph, "p", "a", "b");
     for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
-        EXPECT_EQ(es_corruptions_list(known, &settings, &query, (EsCorruptSide)side, 0, atoms), 0);
-        EXPECT_EQ(es_corruptions_list(known, &settings, &query, (EsCorruptSide)side, 7, atoms), 0);
-        EXPECT_EQ(es_corruption_draw(known, &settings, &query, (EsCorruptSide)side, 0, &atom), 0);
+        EXPECT_EQ(es_corruptions_list(known, &settings, &query, side, 0, atoms), 0);
+        EXPECT_EQ(es_corruptions_list(known, &settings, &query, side, 7, atoms), 0);
+        EXPECT_EQ(es_corruption_draw(known, &settings, &query, side, 0, &atom), 0);
     }
     es_known_atoms_destroy(known);
     es_kg_destroy(graph);
@@ -209,7 +209,7 @@ TEST(no_fact_of_family_is_drawn) {
     const EsQuerySplit *test = &graph->splits[ES_KG_SPLIT_TEST];
     EsAtom atoms[100], atom;
     for (int32_t i = 0; i < test->count; i += 50) {
-        EsCorruptSide side = (EsCorruptSide)(i / 50 % 2);
+        int side = i / 50 % 2;
         EXPECT_EQ(es_corruptions_list(known, &settings, &test->atoms[i], side, 100, atoms), 100);
         for (int32_t k = 0; k < 100; k++) {
             EXPECT(!es_kg_has_fact(graph, atoms[k]) && !find_known(graph, atoms[k]));

@@ -90,7 +90,7 @@ static double plain_rank(const Village *v, const EsRankingSettings *settings, Es
     EsAtom atoms[32];
     float log_k[32];
     atoms[0] = query;
-    int32_t n = 1 + es_corruptions_list(v->known, &settings->corruptions, &query, side,
+    int32_t n = 1 + es_corruptions_list(v->known, &settings->corruptions, &query, (int)side,
                                         settings->n_corruptions, atoms + 1);
     es_embedding_model_scores(v->model, side, atoms, n, log_k);
     double own = 0;
