@@ -3,8 +3,8 @@
 // A supervisor that watches them need not read the run's records, and hears of a halt at once. The
 // memory has 64 bytes, as in the source documents: [0] 1 while it is raised, [1] the level, [2..9]
 // when it was raised (monotonic milliseconds, little-endian), [10] bytes of the reason, [11..] the
-// reason, at most 49 bytes; the last four count writes, odd while one goes on, so that a reader sees
-// it. `esper signal RUN --watch` prints them.
+// reason, at most 49 bytes; the last four count writes, odd while one goes on, so that a reader
+// sees it. `esper signal RUN --watch` prints them.
 //
 //     EsSignal signal;
 //     if (es_signal_read("runs/demo", &signal) == ES_STATUS_OK && signal.level == 4) { page(); }
