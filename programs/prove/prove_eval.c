@@ -350,17 +350,14 @@ static int is_ranking_pairs(const Evaluation *eval) {
 
 // The chosen queries of the split, and how many.
 static EsStatus choose_queries(Evaluation *eval, EsAtom **queries, int32_t *count) {
-    int32_t n_all = eval->graph->splits[eval->split].count, n_ranked = 0;
+    int32_t n_all = eval->graph->splits[eval->split].count;
     int is_binary = is_ranking_pairs(eval);
     EsRankingChoice choice = {.split = eval->split,
                               .min_arity = is_binary ? 2 : 1,
                               .max_arity = is_binary ? 2 : ES_KG_MAX_ARITY,
                               .n = eval->n_queries,
                               .is_spaced = eval->is_spaced};
-    for (int32_t i = 0; i < n_all; i++) {
-        int arity = eval->graph->arities[es_kg_query(eval->graph, eval->split, i)->predicate];
-        n_ranked += arity >= choice.min_arity && arity <= choice.max_arity;
-    }
+    int32_t n_ranked = es_ranking_count(eval->graph, &choice);
     if (n_ranked == 0) {
         return ES_FAIL(INPUT, "%s has no queries%s in the split %s",
                        es_prove_source_name(eval->source),

@@ -397,6 +397,19 @@ void es_ranking_destroy(EsRanking *ranking) {
     es_release(ranking);
 }
 
+static int is_wanted(const EsKnowledgeGraph *graph, const EsRankingChoice *choice, int32_t i) {
+    int arity = graph->arities[es_kg_query(graph, choice->split, i)->predicate];
+    return arity >= choice->min_arity && arity <= choice->max_arity;
+}
+
+int32_t es_ranking_count(const EsKnowledgeGraph *graph, const EsRankingChoice *choice) {
+    int32_t count = 0;
+    for (int32_t i = 0; i < graph->splits[choice->split].count; i++) {
+        count += is_wanted(graph, choice, i);
+    }
+    return count;
+}
+
 EsStatus es_ranking_take(const EsKnowledgeGraph *graph, const EsRankingChoice *choice,
                          EsAtom **queries, int32_t *count) {
     const EsQuerySplit *split = &graph->splits[choice->split];
@@ -409,8 +422,7 @@ EsStatus es_ranking_take(const EsKnowledgeGraph *graph, const EsRankingChoice *c
     ES_TRY_GOTO(es_allocate(n_all * sizeof *chosen, (void **)&chosen));
     ES_TRY_GOTO(es_allocate(n_all * cells * sizeof **queries, (void **)queries));
     for (int32_t i = 0; i < split->count; i++) {
-        int arity = graph->arities[es_kg_query(graph, choice->split, i)->predicate];
-        if (arity >= choice->min_arity && arity <= choice->max_arity) {
+        if (is_wanted(graph, choice, i)) {
             numbers[n_wanted++] = i;
         }
     }

@@ -123,13 +123,18 @@ void es_ranking_destroy(EsRanking *ranking);
 int32_t es_ranking_choose(int32_t count, int32_t n, int is_spaced, int32_t *numbers);
 
 // Queries of a split whose predicates have min_arity to max_arity arguments, n of them, chosen as
-// above. The caller releases *queries, which hold query_cells each.
+// above.
 typedef struct EsRankingChoice {
     EsKgSplit split;
     int min_arity, max_arity;
     int32_t n;
     int is_spaced;
 } EsRankingChoice;
+
+// Queries of the split with so many arguments, before n of them are taken.
+int32_t es_ranking_count(const EsKnowledgeGraph *graph, const EsRankingChoice *choice);
+
+// The chosen ones. The caller releases *queries, which hold query_cells each.
 EsStatus es_ranking_take(const EsKnowledgeGraph *graph, const EsRankingChoice *choice,
                          EsAtom **queries, int32_t *count);
 

@@ -300,11 +300,8 @@ EsStatus es_prove_queries_create(const EsKnowledgeGraph *graph, EsKgSplit split,
 }
 
 int32_t es_prove_queries_count(const EsKnowledgeGraph *graph, EsKgSplit split) {
-    int32_t count = 0;
-    for (int32_t i = 0; i < graph->splits[split].count; i++) {
-        count += graph->arities[es_kg_query(graph, split, i)->predicate] > 0;
-    }
-    return count;
+    const EsRankingChoice choice = {.split = split, .min_arity = 1, .max_arity = ES_KG_MAX_ARITY};
+    return es_ranking_count(graph, &choice);
 }
 
 void es_prove_queries_destroy(EsProveQueries *queries) {
