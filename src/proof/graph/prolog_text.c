@@ -37,9 +37,12 @@ typedef struct Literal {
     int is_integer_check;
 } Literal;
 
+// The body's atoms and comparisons, each of these with an integer(X) of both its sides.
+#define MAX_LITERALS (3 * ES_HORN_MAX_BODY)
+
 // head and body
 typedef struct Clause {
-    Literal literals[1 + ES_HORN_MAX_BODY];
+    Literal literals[1 + MAX_LITERALS];
     int n_literals;
 } Clause;
 
@@ -344,8 +347,9 @@ static EsStatus take_clause(Reader *reader, const char *end, Clause *clause, int
     clause->n_literals = 0;
     for (;;) {
         ES_TRY(skip_blanks(reader, &at, end));
-        if (clause->n_literals > ES_HORN_MAX_BODY) {
-            return FAIL_AT(reader, at, "more than %d atoms in a body", ES_HORN_MAX_BODY);
+        if (clause->n_literals > MAX_LITERALS) {
+            return FAIL_AT(reader, at, "more than %d atoms and comparisons in a body",
+                           MAX_LITERALS);
         }
         ES_TRY(take_literal(reader, &at, end, &clause->literals[clause->n_literals++], is_read));
         ES_TRY(skip_blanks(reader, &at, end));

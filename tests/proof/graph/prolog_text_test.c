@@ -282,3 +282,28 @@ TEST(writing_and_reading_come_back) {
         es_kg_destroy(again);
     }
 }
+
+// integer(X) of both sides is written with each comparison and does not count as one.
+TEST(a_full_body_of_comparisons_comes_back) {
+    char text[1024] = "age(ann,7).\nolder(X,Y) :- age(X,A), age(Y,B)";
+    for (int i = 2; i < ES_HORN_MAX_BODY; i++) {
+        strcat(text, ", A > B");
+    }
+    strcat(text, ".\n");
+    EsKnowledgeGraph *graph, *again;
+    EsPrologCounts counts;
+    const char *path = temp_path("full.pl");
+    REQUIRE_OK(read_text(text, strlen(text), &counts, &graph));
+    EXPECT(graph->n_rules == 1 && graph->rules[0].n_body == ES_HORN_MAX_BODY);
+    REQUIRE_OK(es_prolog_text_save(graph, path));
+    REQUIRE_OK(es_kg_load(path, NULL, &again));
+    EXPECT(again->n_rules == 1);
+    EXPECT_EQ(again->rules[0].n_body, ES_HORN_MAX_BODY);
+    es_kg_destroy(again);
+    es_kg_destroy(graph);
+    text[strlen(text) - 2] = '\0';
+    strcat(text, ", A > B.");
+    EXPECT_EQ(read_text(text, strlen(text), &counts, &graph), ES_STATUS_INPUT);
+    EXPECT(strstr(es_status_detail(), "more than 16 atoms in a body") != NULL);
+    es_kg_destroy(graph);
+}
