@@ -23,17 +23,46 @@
 // as many links as the kernel follows
 #define MAX_LINKS 40
 
+// Bytes of one append.
+typedef struct HeldBlock {
+    struct HeldBlock *next;
+    size_t n_bytes;
+    unsigned char bytes[];
+} HeldBlock;
+
+typedef struct HeldFile {
+    struct HeldFile *next;
+    char *path;        // owned
+    HeldBlock *blocks; // owned, in order
+    HeldBlock **end;   // where the next one goes
+    size_t n_bytes;
+} HeldFile;
+
+struct EsHeldFiles {
+    HeldFile *first; // owned; committed files, in order
+    HeldFile **end;  // where the next one goes
+};
+
+// the files that writers of this thread belong to; NULL: they go to disk
+static _Thread_local EsHeldFiles *holder;
+
+// the files that readers of this thread look into first; NULL: they read from disk
+static _Thread_local const EsHeldFiles *source;
+
 struct EsFileWriter {
-    char *path;      // owned; without links at its end, unless written through
-    char *temporary; // owned; "" once it no longer exists, or when written through
-    int descriptor;  // -1 once closed
-    int is_through;  // no temporary: `descriptor` is the target itself
-    mode_t mode;     // of the file that is replaced, 0 when there is none
-    EsStatus status; // first failure, repeated by commit
+    EsHeldFiles *files; // borrowed; NULL: on disk
+    HeldFile *held;     // owned until commit; NULL on disk
+    char *path;         // owned; without links at its end, unless written through
+    char *temporary;    // owned; "" once it no longer exists, or when written through
+    int descriptor;     // -1 once closed
+    int is_through;     // no temporary: `descriptor` is the target itself
+    mode_t mode;        // of the file that is replaced, 0 when there is none
+    EsStatus status;    // first failure, repeated by commit
 };
 
 struct EsFileReader {
-    char *path; // owned
+    const HeldFile *held; // borrowed; NULL: on disk
+    char *path;           // owned
     int descriptor;
     uint64_t n_bytes;
 };
@@ -53,7 +82,21 @@ static int sync_retrying(int (*sync)(int), int descriptor) {
     return result;
 }
 
+static void destroy_held_file(HeldFile *file) {
+    if (file == NULL) {
+        return;
+    }
+    while (file->blocks != NULL) {
+        HeldBlock *block = file->blocks;
+        file->blocks = block->next;
+        es_release(block);
+    }
+    es_release(file->path);
+    es_release(file);
+}
+
 static void destroy_writer(EsFileWriter *writer) {
+    destroy_held_file(writer->held);
     if (writer->descriptor >= 0) {
         close(writer->descriptor);
     }
@@ -171,34 +214,63 @@ static EsStatus follow_links(EsFileWriter *writer, const char *path) {
     return ES_STATUS_OK;
 }
 
+static EsStatus open_on_disk(EsFileWriter *writer, const char *path) {
+    ES_TRY(copy_text(path, 0, &writer->path));
+    writer->is_through = is_through(path);
+    if (!writer->is_through) {
+        ES_TRY(follow_links(writer, path));
+    }
+    if (writer->is_through) {
+        es_release(writer->path);
+        writer->path = NULL;
+        ES_TRY(copy_text(path, 0, &writer->path));
+        return open_through(writer);
+    }
+    ES_TRY(copy_text("", strlen(writer->path) + 64, &writer->temporary));
+    return create_temporary(writer);
+}
+
+static EsStatus open_in_memory(EsFileWriter *writer, const char *path) {
+    ES_TRY(es_allocate(sizeof *writer->held, (void **)&writer->held));
+    writer->files = holder;
+    writer->held->end = &writer->held->blocks;
+    return copy_text(path, 0, &writer->held->path);
+}
+
 EsStatus es_file_writer_open(const char *path, EsFileWriter **writer_out) {
     *writer_out = NULL;
     EsFileWriter *writer = NULL;
     ES_TRY(es_allocate(sizeof *writer, (void **)&writer));
     writer->descriptor = -1;
-    EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(copy_text(path, 0, &writer->path));
-    writer->is_through = is_through(path);
-    if (!writer->is_through) {
-        ES_TRY_GOTO(follow_links(writer, path));
-    }
-    if (writer->is_through) {
-        es_release(writer->path);
-        writer->path = NULL;
-        ES_TRY_GOTO(copy_text(path, 0, &writer->path));
-        ES_TRY_GOTO(open_through(writer));
-    } else {
-        ES_TRY_GOTO(copy_text("", strlen(writer->path) + 64, &writer->temporary));
-        ES_TRY_GOTO(create_temporary(writer));
+    EsStatus status = holder != NULL ? open_in_memory(writer, path) : open_on_disk(writer, path);
+    if (status != ES_STATUS_OK) {
+        destroy_writer(writer);
+        return status;
     }
     *writer_out = writer;
     return ES_STATUS_OK;
-done:
-    destroy_writer(writer);
-    return status;
+}
+
+static EsStatus append_in_memory(EsFileWriter *writer, const void *data, size_t bytes) {
+    HeldBlock *block = NULL;
+    if (writer->status == ES_STATUS_OK && bytes > 0) {
+        writer->status = es_allocate_unset(sizeof *block + bytes, (void **)&block);
+    }
+    if (block != NULL) {
+        block->next = NULL;
+        block->n_bytes = bytes;
+        memcpy(block->bytes, data, bytes);
+        *writer->held->end = block;
+        writer->held->end = &block->next;
+        writer->held->n_bytes += bytes;
+    }
+    return writer->status;
 }
 
 EsStatus es_file_writer_append(EsFileWriter *writer, const void *data, size_t bytes) {
+    if (writer->held != NULL) {
+        return append_in_memory(writer, data, bytes);
+    }
     const unsigned char *next = data;
     while (writer->status == ES_STATUS_OK && bytes > 0) {
         ssize_t written =
@@ -216,7 +288,21 @@ EsStatus es_file_writer_append(EsFileWriter *writer, const void *data, size_t by
     return writer->status;
 }
 
+static EsStatus commit_in_memory(EsFileWriter *writer) {
+    EsStatus status = writer->status;
+    if (status == ES_STATUS_OK) {
+        *writer->files->end = writer->held;
+        writer->files->end = &writer->held->next;
+        writer->held = NULL;
+    }
+    destroy_writer(writer);
+    return status;
+}
+
 EsStatus es_file_writer_commit(EsFileWriter *writer) {
+    if (writer->held != NULL) {
+        return commit_in_memory(writer);
+    }
     EsStatus status = writer->status;
     if (status == ES_STATUS_OK && !writer->is_through &&
         sync_retrying(es_system_sync, writer->descriptor) != 0) {
@@ -280,6 +366,111 @@ EsStatus es_file_write_all(const char *path, const void *data, size_t bytes) {
     return es_file_writer_commit(writer);
 }
 
+// --- files that are written later ---
+
+EsStatus es_held_files_create(EsHeldFiles **files) {
+    ES_TRY(es_allocate(sizeof **files, (void **)files));
+    (*files)->end = &(*files)->first;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_held_files_begin(EsHeldFiles **files) {
+    ES_ASSERT(holder == NULL);
+    ES_TRY(es_held_files_create(files));
+    holder = *files;
+    return ES_STATUS_OK;
+}
+
+void es_held_files_read_begin(const EsHeldFiles *files) {
+    ES_ASSERT(source == NULL);
+    source = files;
+}
+
+void es_held_files_read_end(void) { source = NULL; }
+
+EsStatus es_held_files_add(EsHeldFiles *files, const char *path) {
+    ES_ASSERT(holder == NULL);
+    void *data = NULL;
+    size_t bytes = 0;
+    ES_TRY(es_file_read_all(path, SIZE_MAX / 2, &data, &bytes));
+    holder = files;
+    EsStatus status = es_file_write_all(path, data, bytes);
+    holder = NULL;
+    es_release(data);
+    return status;
+}
+
+// The last file of that path, which is the one that would stay on disk; NULL when there is none.
+static const HeldFile *find_held(const EsHeldFiles *files, const char *path) {
+    const HeldFile *found = NULL;
+    for (const HeldFile *file = files != NULL ? files->first : NULL; file != NULL;
+         file = file->next) {
+        found = strcmp(file->path, path) == 0 ? file : found;
+    }
+    return found;
+}
+
+// Bytes from `offset`, which lie in one block or more.
+static EsStatus read_held(const HeldFile *file, uint64_t offset, unsigned char *into,
+                          size_t bytes) {
+    for (const HeldBlock *block = file->blocks; block != NULL && bytes > 0; block = block->next) {
+        if (offset < block->n_bytes) {
+            size_t n = ES_MIN(bytes, block->n_bytes - (size_t)offset);
+            memcpy(into, block->bytes + offset, n);
+            into += n;
+            bytes -= n;
+            offset += n;
+        }
+        offset -= ES_MIN(offset, block->n_bytes);
+    }
+    return bytes == 0 ? ES_STATUS_OK
+                      : ES_FAIL(IO, "cannot read %s: it ends %zu bytes early", file->path, bytes);
+}
+
+void es_held_files_end(void) { holder = NULL; }
+
+static EsStatus write_held_file(const HeldFile *file) {
+    EsFileWriter *writer = NULL;
+    ES_TRY(es_file_writer_open(file->path, &writer));
+    for (const HeldBlock *block = file->blocks; block != NULL; block = block->next) {
+        EsStatus status = es_file_writer_append(writer, block->bytes, block->n_bytes);
+        if (status != ES_STATUS_OK) {
+            es_file_writer_abandon(writer);
+            return status;
+        }
+    }
+    return es_file_writer_commit(writer);
+}
+
+EsStatus es_held_files_write(const EsHeldFiles *files) {
+    ES_ASSERT(holder == NULL);
+    for (const HeldFile *file = files->first; file != NULL; file = file->next) {
+        ES_TRY(write_held_file(file));
+    }
+    return ES_STATUS_OK;
+}
+
+size_t es_held_files_bytes(const EsHeldFiles *files) {
+    size_t n_bytes = 0;
+    for (const HeldFile *file = files->first; file != NULL; file = file->next) {
+        n_bytes += file->n_bytes;
+    }
+    return n_bytes;
+}
+
+void es_held_files_destroy(EsHeldFiles *files) {
+    if (files == NULL) {
+        return;
+    }
+    ES_ASSERT(holder != files);
+    while (files->first != NULL) {
+        HeldFile *file = files->first;
+        files->first = file->next;
+        destroy_held_file(file);
+    }
+    es_release(files);
+}
+
 EsStatus es_file_sync(const char *path) {
     int descriptor = es_system_open_retrying(path, O_RDONLY | O_NONBLOCK);
     if (descriptor < 0) {
@@ -300,6 +491,12 @@ EsStatus es_file_reader_open(const char *path, EsFileReader **reader_out) {
     EsStatus status = ES_STATUS_OK;
     reader->descriptor = -1;
     ES_TRY_GOTO(copy_text(path, 0, &reader->path));
+    reader->held = find_held(source, path);
+    if (reader->held != NULL) {
+        reader->n_bytes = reader->held->n_bytes;
+        *reader_out = reader;
+        return ES_STATUS_OK;
+    }
     // O_NONBLOCK: opening a pipe without a writer must fail below, not hang here
     reader->descriptor = es_system_open_retrying(path, O_RDONLY | O_NONBLOCK);
     struct stat facts;
@@ -333,6 +530,9 @@ uint64_t es_file_reader_bytes(const EsFileReader *reader) { return reader->n_byt
 
 EsStatus es_file_reader_read(EsFileReader *reader, uint64_t offset, void *into, size_t bytes) {
     unsigned char *next = into;
+    if (reader->held != NULL) {
+        return read_held(reader->held, offset, next, bytes);
+    }
     while (bytes > 0) {
         ssize_t n_read = es_system_read(reader->descriptor, next, ES_MIN(bytes, MAX_TRANSFER_BYTES),
                                         (off_t)offset);

@@ -65,6 +65,42 @@ EsStatus es_file_write_all(const char *path, const void *data, size_t bytes);
 // Makes a file written by other code durable; its name needs es_folder_sync besides.
 EsStatus es_file_sync(const char *path);
 
+// --- writing later, on another thread ---
+
+// Files that are whole in memory and not on disk yet. Between begin and end, writers that this
+// thread opens fill memory instead of temporaries, whatever lies at their paths;
+// es_held_files_write then makes the files as their writers would have, in the order of commits.
+//
+//     EsHeldFiles *files; ES_TRY(es_held_files_begin(&files));
+//     EsStatus status = es_policy_save(policy, path);     // copies; the disk is not touched
+//     es_held_files_end();
+//     ... on any thread: es_held_files_write(files); es_held_files_destroy(files); ...
+typedef struct EsHeldFiles EsHeldFiles;
+
+// Creates an empty one, without holding what this thread writes.
+EsStatus es_held_files_create(EsHeldFiles **files);
+
+// Creates one and holds what this thread writes; one at a time per thread.
+EsStatus es_held_files_begin(EsHeldFiles **files);
+void es_held_files_end(void);
+
+// Stops at the first failure. Once.
+EsStatus es_held_files_write(const EsHeldFiles *files);
+
+// Between these two, readers that this thread opens find the files in memory by their paths; others
+// are read from disk. `files` is borrowed and must not change meanwhile.
+void es_held_files_read_begin(const EsHeldFiles *files);
+void es_held_files_read_end(void);
+
+// Adds a file that is on disk, under the same path.
+EsStatus es_held_files_add(EsHeldFiles *files, const char *path);
+
+// Of the committed files.
+size_t es_held_files_bytes(const EsHeldFiles *files);
+
+// Accepts NULL.
+void es_held_files_destroy(EsHeldFiles *files);
+
 // --- reading ---
 
 typedef struct EsFileReader EsFileReader;

@@ -301,3 +301,90 @@ TEST(file_that_shrinks_while_open) {
     es_file_reader_close(reader);
     es_file_reader_close(NULL);
 }
+
+// --- writing later ---
+
+TEST(held_files_reach_the_disk_when_they_are_written) {
+    const char *path = temp_path("target");
+    REQUIRE_OK(es_file_write_all(path, "old", 3));
+    EsHeldFiles *files = NULL;
+    EsFileWriter *writer = NULL;
+    REQUIRE_OK(es_held_files_begin(&files));
+    REQUIRE_OK(es_file_writer_open(path, &writer));
+    EXPECT_STATUS(es_file_writer_append(writer, "one ", 4), OK);
+    EXPECT_STATUS(es_file_writer_append(writer, NULL, 0), OK);
+    EXPECT_STATUS(es_file_writer_append(writer, "two", 3), OK);
+    EXPECT_STATUS(es_file_writer_commit(writer), OK);
+    REQUIRE_OK(es_file_writer_open(temp_path("never"), &writer));
+    EXPECT_STATUS(es_file_writer_append(writer, "x", 1), OK);
+    es_file_writer_abandon(writer);
+    REQUIRE_OK(es_file_write_all(temp_path("folder/inner"), "in", 2)); // not there yet
+    es_held_files_end();
+    expect_content(path, "old");
+    EXPECT_EQ(count_names(temp_folder()), 1);
+    EXPECT_EQ(es_held_files_bytes(files), 9);
+    REQUIRE_OK(es_file_write_all(temp_path("direct"), "now", 3)); // no longer held
+    expect_content(temp_path("direct"), "now");
+    REQUIRE_OK(es_folder_make(temp_path("folder")));
+    EXPECT_STATUS(es_held_files_write(files), OK);
+    es_held_files_destroy(files);
+    expect_content(path, "one two");
+    expect_content(temp_path("folder/inner"), "in");
+    EXPECT_EQ(access(temp_path("never"), F_OK), -1);
+}
+
+TEST(held_file_that_cannot_be_written_is_named) {
+    EsHeldFiles *files = NULL;
+    REQUIRE_OK(es_held_files_begin(&files));
+    REQUIRE_OK(es_file_write_all(temp_path("first"), "1", 1));
+    REQUIRE_OK(es_file_write_all(temp_path("absent/second"), "2", 1));
+    REQUIRE_OK(es_file_write_all(temp_path("third"), "3", 1));
+    es_held_files_end();
+    EXPECT_STATUS(es_held_files_write(files), IO);
+    EXPECT_CONTAINS(es_status_detail(), "absent/second");
+    es_held_files_destroy(files);
+    expect_content(temp_path("first"), "1");
+    EXPECT_EQ(access(temp_path("third"), F_OK), -1);
+}
+
+TEST(held_files_are_read_where_they_are) {
+    EsHeldFiles *files = NULL;
+    EsFileReader *reader = NULL;
+    EsFileWriter *writer = NULL;
+    char part[8] = "";
+    REQUIRE_OK(es_file_write_all(temp_path("disk"), "on disk", 7));
+    REQUIRE_OK(es_held_files_create(&files));
+    REQUIRE_OK(es_held_files_add(files, temp_path("disk")));
+    EXPECT_STATUS(es_held_files_add(files, temp_path("absent")), IO);
+    REQUIRE_OK(es_file_write_all(temp_path("disk"), "changed", 7));
+    es_held_files_read_begin(files);
+    expect_content(temp_path("disk"), "on disk");
+    REQUIRE_OK(es_file_reader_open(temp_path("disk"), &reader));
+    EXPECT_EQ(es_file_reader_bytes(reader), 7);
+    EXPECT_STATUS(es_file_reader_read(reader, 3, part, 4), OK);
+    EXPECT_TEXT(part, "disk");
+    EXPECT_STATUS(es_file_reader_read(reader, 3, part, 5), IO);
+    es_file_reader_close(reader);
+    es_held_files_read_end();
+    expect_content(temp_path("disk"), "changed");
+    es_held_files_destroy(files);
+    // over the bounds of blocks, and the later of two files of one path
+    REQUIRE_OK(es_held_files_begin(&files));
+    REQUIRE_OK(es_file_write_all(temp_path("disk"), "first", 5));
+    REQUIRE_OK(es_file_writer_open(temp_path("disk"), &writer));
+    REQUIRE_OK(es_file_writer_append(writer, "ab", 2));
+    REQUIRE_OK(es_file_writer_append(writer, "cde", 3));
+    REQUIRE_OK(es_file_writer_append(writer, "f", 1));
+    REQUIRE_OK(es_file_writer_commit(writer));
+    es_held_files_end();
+    es_held_files_read_begin(files);
+    expect_content(temp_path("disk"), "abcdef");
+    REQUIRE_OK(es_file_reader_open(temp_path("disk"), &reader));
+    EXPECT_STATUS(es_file_reader_read(reader, 1, part, 5), OK);
+    part[5] = '\0';
+    EXPECT_TEXT(part, "bcdef");
+    es_file_reader_close(reader);
+    es_held_files_read_end();
+    es_held_files_destroy(files);
+    expect_content(temp_path("disk"), "changed");
+}
