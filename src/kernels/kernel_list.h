@@ -300,7 +300,7 @@
 // T, N, D]. g_t = W_x x_t + b_x + W_h h_{t-1} + b_h;  c_t = f c_{t-1} + i g;  y_t = h_t = o
 // tanh(c_t). backward: d_gates [E, T, N, 4D] is scratch and result (before the activations); d_x
 // (nullable) as x; d_h_start, d_c_start nullable; d_weights as the weights, both biases get the
-// same gradient. The gradient stops at a reset.
+// same gradient. The gradient stops at a reset. Without a step (T = 0) all gradients are 0.
 
 // clang-format off
 #define ES_LSTM_KERNELS(X) \

@@ -41,11 +41,12 @@ void es_state_hash_destroy(EsStateHash *hash) {
 
 void es_state_hash_begin(EsStateHash *hash) { hash->value = 0; }
 
-EsStatus es_state_hash_append(EsStateHash *hash, EsStream *stream, const EsTensor *slab) {
+EsStatus es_state_hash_rows(EsStateHash *hash, EsStream *stream, const EsTensor *slab,
+                            uint64_t *rows) {
     int64_t n_rows = slab->dim[0];
     EsDevice *device = es_stream_device(stream);
     ES_ASSERT(slab->rank == 2 && slab->dtype == ES_DTYPE_F32 && n_rows <= hash->rows.dim[0]);
-    if (slab->dim[1] == 0) {
+    if (slab->dim[1] == 0 || n_rows == 0) {
         return ES_STATUS_OK;
     }
     es_kernels_of(device)->slab_hash(stream, slab, &hash->rows);
@@ -53,9 +54,19 @@ EsStatus es_state_hash_append(EsStateHash *hash, EsStream *stream, const EsTenso
                           sizeof *hash->copied * (size_t)n_rows, ES_COPY_TO_HOST));
     ES_TRY(es_stream_synchronize(stream));
     ES_TRY(es_device_status(device));
+    memmove(rows, hash->copied, sizeof *rows * (size_t)n_rows);
+    return ES_STATUS_OK;
+}
+
+void es_state_hash_join(EsStateHash *hash, const uint64_t *rows, int64_t n_rows) {
     for (int64_t i = 0; i < n_rows; i++) {
-        hash->value = es_hash_join(hash->value, hash->copied[i]);
+        hash->value = es_hash_join(hash->value, rows[i]);
     }
+}
+
+EsStatus es_state_hash_append(EsStateHash *hash, EsStream *stream, const EsTensor *slab) {
+    ES_TRY(es_state_hash_rows(hash, stream, slab, hash->copied));
+    es_state_hash_join(hash, hash->copied, slab->dim[1] > 0 ? slab->dim[0] : 0);
     return ES_STATUS_OK;
 }
 

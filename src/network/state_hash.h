@@ -28,6 +28,12 @@ void es_state_hash_begin(EsStateHash *hash);
 // such a device.
 EsStatus es_state_hash_append(EsStateHash *hash, EsStream *stream, const EsTensor *slab);
 
+// The two halves of es_state_hash_append, for slabs whose rows are in several processes: a number
+// for each row, into rows [rows of the slab], and joining such numbers in order.
+EsStatus es_state_hash_rows(EsStateHash *hash, EsStream *stream, const EsTensor *slab,
+                            uint64_t *rows);
+void es_state_hash_join(EsStateHash *hash, const uint64_t *rows, int64_t n_rows);
+
 // Host memory. The last word is filled up with zeros.
 void es_state_hash_append_bytes(EsStateHash *hash, const void *data, size_t bytes);
 

@@ -86,13 +86,13 @@ static void make_orthonormal(double *vectors, int64_t count, int64_t n) {
 
 // gain times a matrix whose columns, or rows where those are fewer, are orthonormal.
 static void fill_orthogonal(const EsValue *value, const EsInitialKey *key, double *vectors,
-                            float *part) {
+                            int64_t base, float *part) {
     int64_t n_rows = rows_of(value), n_columns = columns_of(value);
     int64_t count = ES_MIN(n_rows, n_columns), n = ES_MAX(n_rows, n_columns);
     // element i of vector j stands at j vector_step + i element_step
     int64_t vector_step = n_rows < n_columns ? n_columns : 1;
     int64_t element_step = n_rows < n_columns ? 1 : n_columns;
-    float *first = part + value->slab_offset;
+    float *first = part + (value->slab_offset - base);
     for (int64_t j = 0; j < count; j++) {
         for (int64_t i = 0; i < n; i++) {
             int64_t place = value->slab_offset + j * vector_step + i * element_step;
@@ -121,11 +121,12 @@ static size_t initial_workspace(const EsGraph *graph) {
     return (size_t)most;
 }
 
+// `part` begins with element `base` of an environment's slab.
 static void set_initial_values(const EsValue *value, const EsInitialKey *key, double *workspace,
-                               float *part) {
+                               int64_t base, float *part) {
     if (value->initial == ES_INITIAL_ORTHOGONAL) {
         ES_ASSERT(workspace != NULL);
-        fill_orthogonal(value, key, workspace, part);
+        fill_orthogonal(value, key, workspace, base, part);
         return;
     }
     int64_t first = value->slab_offset;
@@ -134,7 +135,7 @@ static void set_initial_values(const EsValue *value, const EsInitialKey *key, do
                               .bound = value->bound,
                               .start = value->start};
     for (int64_t k = 0; k < tensor.count; k++) {
-        part[first + k] = es_initial_value(&tensor, key, first, k);
+        part[first - base + k] = es_initial_value(&tensor, key, first, k);
     }
 }
 
@@ -236,20 +237,45 @@ void es_store_destroy(EsStore *store) {
     }
 }
 
-void es_store_initialise_region(EsStore *store, const EsGraph *graph, int64_t env, int64_t first,
-                                uint64_t seed, uint32_t episode, uint32_t step) {
+void es_graph_initial_values(const EsGraph *graph, uint64_t seed, uint32_t episode, uint32_t step,
+                             int64_t base, float *region) {
+    const EsInitialKey key = {seed, episode, ES_PURPOSE_GERMINATION, step};
+    for (int i = 0; i < graph->n_values; i++) {
+        if (graph->values[i].role == ES_ROLE_PARAMETER) {
+            set_initial_values(&graph->values[i], &key, NULL, base, region);
+        }
+    }
+}
+
+// An environment's parameters, after the gradients of those in `graph` were cleared.
+static float *renew_region(EsStore *store, const EsGraph *graph, int64_t env) {
     ES_ASSERT(es_device_info(store->device)->kind == ES_DEVICE_CPU);
-    float *part = (float *)store->parameters.data + env * store->parameters.stride[0];
     float *gradients = (float *)store->gradients.data + env * store->gradients.stride[0];
     for (int i = 0; i < graph->n_values; i++) {
         const EsValue *value = &graph->values[i];
-        if (value->role == ES_ROLE_PARAMETER && value->slab_offset >= first) {
-            EsInitialKey key = {seed, episode, ES_PURPOSE_GERMINATION, step};
-            set_initial_values(value, &key, NULL, part);
+        if (value->role == ES_ROLE_PARAMETER) {
             memset(gradients + value->slab_offset, 0,
                    (size_t)es_value_count(value) * sizeof(float));
         }
     }
+    return (float *)store->parameters.data + env * store->parameters.stride[0];
+}
+
+void es_store_set_region(EsStore *store, const EsGraph *graph, int64_t env, int64_t base,
+                         const float *region) {
+    float *part = renew_region(store, graph, env);
+    for (int i = 0; i < graph->n_values; i++) {
+        const EsValue *value = &graph->values[i];
+        if (value->role == ES_ROLE_PARAMETER) {
+            memcpy(part + value->slab_offset, region + (value->slab_offset - base),
+                   (size_t)es_value_count(value) * sizeof(float));
+        }
+    }
+}
+
+void es_store_initialise_region(EsStore *store, const EsGraph *graph, int64_t env, uint64_t seed,
+                                uint32_t episode, uint32_t step) {
+    es_graph_initial_values(graph, seed, episode, step, 0, renew_region(store, graph, env));
 }
 
 // Parameters and states of one environment.
@@ -259,7 +285,7 @@ static void initialise_environment(const EsGraph *graph, uint64_t seed, uint32_t
     for (int v = 0; v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
         if (value->role == ES_ROLE_PARAMETER || value->role == ES_ROLE_STATE) {
-            set_initial_values(value, &key, workspace,
+            set_initial_values(value, &key, workspace, 0,
                                value->role == ES_ROLE_STATE ? states : parameters);
         }
     }

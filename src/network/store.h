@@ -43,12 +43,18 @@ void es_store_destroy(EsStore *store);
 EsStatus es_store_initialise(EsStore *store, const EsGraph *graph, EsStream *stream, uint64_t seed,
                              const int32_t *episode);
 
-// Fresh values for the parameters of `graph` at offsets from `first` on, of one environment; the
-// rest is left alone. Draws are keyed by (seed, episode, purpose GERMINATION, step), so that a seed
-// does not depend on when others were made. Gradients there are cleared. Host memory alone; no
-// ORTHOGONAL parameters.
-void es_store_initialise_region(EsStore *store, const EsGraph *graph, int64_t env, int64_t first,
-                                uint64_t seed, uint32_t episode, uint32_t step);
+// Fresh values for the parameters of `graph`, of one environment; the rest is left alone. Draws are
+// keyed by (seed, episode, purpose GERMINATION, step), so that a seed does not depend on when
+// others were made. Gradients there are cleared. Host memory alone; no ORTHOGONAL parameters.
+void es_store_initialise_region(EsStore *store, const EsGraph *graph, int64_t env, uint64_t seed,
+                                uint32_t episode, uint32_t step);
+
+// The same in two halves: the values outside of any store, by any thread, into a region that begins
+// with element `base` of an environment's parameters; and putting them in.
+void es_graph_initial_values(const EsGraph *graph, uint64_t seed, uint32_t episode, uint32_t step,
+                             int64_t base, float *region);
+void es_store_set_region(EsStore *store, const EsGraph *graph, int64_t env, int64_t base,
+                         const float *region);
 
 // Do this graph's parameters and states lie where the store has them?
 EsStatus es_store_check_weights(const EsStore *store, const EsGraph *graph);

@@ -81,6 +81,18 @@ void es_device_forgive(EsDevice *device) { device->status = ES_STATUS_OK; }
 
 EsDeviceCounters es_device_counters(const EsDevice *device) { return device->counters; }
 
+EsDeviceCounters es_device_counters_since(const EsDevice *device, EsDeviceCounters before) {
+    EsDeviceCounters counters = device->counters;
+    counters.n_allocations -= before.n_allocations;
+    counters.n_synchronizations -= before.n_synchronizations;
+    counters.n_copies -= before.n_copies;
+    counters.n_launches -= before.n_launches;
+    for (int direction = 0; direction < ES_COPY_DIRECTIONS; direction++) {
+        counters.copied_bytes[direction] -= before.copied_bytes[direction];
+    }
+    return counters;
+}
+
 EsStatus es_device_allocate(EsDevice *device, size_t bytes, void **memory) {
     device->counters.n_allocations++;
     return device->interface->allocate(device, bytes, memory);
@@ -144,7 +156,9 @@ EsStatus es_stream_copy(EsStream *stream, void *to, const void *from, size_t byt
     static const char *const names[] = {"copy to device", "copy to host", "copy on device"};
     EsDevice *device = stream->device;
     device->counters.n_copies++;
+    device->counters.copied_bytes[direction] += (int64_t)bytes;
     int span = es_profile_span_begin(device, stream, ES_PROFILE_COPY, names[direction]);
+    es_profile_span_bytes(device, span, bytes);
     EsStatus status = device->interface->copy(stream, to, from, bytes, direction);
     es_profile_span_end(device, stream, span);
     return status;
@@ -153,6 +167,7 @@ EsStatus es_stream_copy(EsStream *stream, void *to, const void *from, size_t byt
 EsStatus es_stream_fill(EsStream *stream, void *memory, int byte, size_t bytes) {
     EsDevice *device = stream->device;
     int span = es_profile_span_begin(device, stream, ES_PROFILE_COPY, "fill");
+    es_profile_span_bytes(device, span, bytes);
     EsStatus status = device->interface->fill(stream, memory, byte, bytes);
     es_profile_span_end(device, stream, span);
     return status;
@@ -215,7 +230,17 @@ EsStatus es_capture_begin(EsStream *stream) {
     }
     ES_TRY(stream->device->interface->capture_begin(stream));
     stream->is_capturing = 1;
+    stream->before_capture = stream->device->counters;
     return ES_STATUS_OK;
+}
+
+// Takes bytes that were captured, not moved, off the counters.
+static EsDeviceCounters take_captured(EsStream *stream) {
+    EsDevice *device = stream->device;
+    EsDeviceCounters captured = es_device_counters_since(device, stream->before_capture);
+    memcpy(device->counters.copied_bytes, stream->before_capture.copied_bytes,
+           sizeof device->counters.copied_bytes);
+    return captured;
 }
 
 EsStatus es_capture_end(EsStream *stream, EsCapture **capture_out) {
@@ -225,6 +250,7 @@ EsStatus es_capture_end(EsStream *stream, EsCapture **capture_out) {
     // the stream must leave capture mode even when there is no memory for the struct
     EsStatus status = stream->device->interface->capture_end(stream, &handle);
     stream->is_capturing = 0;
+    EsDeviceCounters captured = take_captured(stream);
     if (status == ES_STATUS_OK) {
         status = es_allocate(sizeof *capture, (void **)&capture);
         if (status != ES_STATUS_OK) {
@@ -234,6 +260,7 @@ EsStatus es_capture_end(EsStream *stream, EsCapture **capture_out) {
     ES_TRY(status);
     capture->device = stream->device;
     capture->handle = handle;
+    memcpy(capture->copied_bytes, captured.copied_bytes, sizeof capture->copied_bytes);
     *capture_out = capture;
     return ES_STATUS_OK;
 }
@@ -241,6 +268,9 @@ EsStatus es_capture_end(EsStream *stream, EsCapture **capture_out) {
 EsStatus es_capture_replay(EsCapture *capture, EsStream *stream) {
     EsDevice *device = capture->device;
     device->counters.n_launches++;
+    for (int direction = 0; direction < ES_COPY_DIRECTIONS; direction++) {
+        device->counters.copied_bytes[direction] += capture->copied_bytes[direction];
+    }
     int span = es_profile_span_begin(device, stream, ES_PROFILE_REPLAY, "captured work");
     EsStatus status = device->interface->capture_replay(capture, stream);
     es_profile_span_end(device, stream, span);

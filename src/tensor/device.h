@@ -21,7 +21,12 @@
 ES_EXTERN_C_BEGIN
 
 typedef enum EsDeviceKind { ES_DEVICE_CPU, ES_DEVICE_CUDA } EsDeviceKind;
-typedef enum EsCopy { ES_COPY_TO_DEVICE, ES_COPY_TO_HOST, ES_COPY_ON_DEVICE } EsCopy;
+typedef enum EsCopy {
+    ES_COPY_TO_DEVICE,
+    ES_COPY_TO_HOST,
+    ES_COPY_ON_DEVICE,
+    ES_COPY_DIRECTIONS
+} EsCopy;
 
 typedef struct EsStream EsStream;
 typedef struct EsEvent EsEvent;
@@ -81,15 +86,18 @@ void es_device_destroy_tensor(EsTensor *tensor);
 EsStatus es_device_allocate_host(EsDevice *device, size_t bytes, void **memory);
 void es_device_release_host(EsDevice *device, void *memory);
 
-// Allocations, synchronisations and copies since the device was opened, for "esper bench sync" and
-// tests.
+// Allocations, synchronisations and copies since the device was opened, for "esper bench sync",
+// "esper profile" and tests. Counts are of requests: a replay is one launch. Bytes are those that
+// moved: a replay moves what was captured.
 typedef struct EsDeviceCounters {
     int64_t n_allocations;
     int64_t n_synchronizations;
     int64_t n_copies;
-    int64_t n_launches; // kernels or captures
+    int64_t n_launches;                       // kernels or captures
+    int64_t copied_bytes[ES_COPY_DIRECTIONS]; // by EsCopy
 } EsDeviceCounters;
 EsDeviceCounters es_device_counters(const EsDevice *device);
+EsDeviceCounters es_device_counters_since(const EsDevice *device, EsDeviceCounters before);
 
 // --- streams ---
 

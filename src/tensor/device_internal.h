@@ -55,6 +55,7 @@ struct EsStream {
     EsDevice *device; // borrowed
     void *handle;     // CUDA: cudaStream_t
     int is_capturing; // between es_capture_begin and end
+    EsDeviceCounters before_capture;
 };
 
 struct EsEvent {
@@ -64,8 +65,9 @@ struct EsEvent {
 };
 
 struct EsCapture {
-    EsDevice *device; // borrowed
-    void *handle;     // CUDA: cudaGraphExec_t
+    EsDevice *device;                         // borrowed
+    void *handle;                             // CUDA: cudaGraphExec_t
+    int64_t copied_bytes[ES_COPY_DIRECTIONS]; // by a replay
 };
 
 // Fill `device` (zeroed, options set) for cuda:index. UNSUPPORTED in a build without CUDA.

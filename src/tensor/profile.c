@@ -2,7 +2,9 @@
 // counter, so threads may note side by side; everything else happens on the thread that reports.
 #include "tensor/profile.h"
 
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,6 +23,7 @@ typedef struct Span {
     int has_events; // timed by the device, not by the clock
     int is_closed;
     int64_t begin_ns, end_ns; // on the CPU's clock
+    EsProfileShape shape;
 } Span;
 
 struct EsProfile {
@@ -37,6 +40,47 @@ struct EsProfile {
 const char *es_profile_kind_name(EsProfileKind kind) {
     static const char *const names[] = {"range", "launch", "replay", "copy"};
     return names[kind];
+}
+
+// Appends to a text of ES_PROFILE_SHAPE_BYTES; what does not fit is cut.
+static void append(char *text, const char *format, ...) {
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, ES_PROFILE_SHAPE_BYTES - used, format, arguments);
+    va_end(arguments);
+}
+
+static void append_sizes(char *text, const uint32_t size[3]) {
+    int rank = size[2] > 1 ? 3 : size[1] > 1 ? 2 : 1;
+    for (int i = 0; i < rank; i++) {
+        append(text, i > 0 ? "x%u" : "%u", size[i]);
+    }
+}
+
+char *es_profile_shape_text(const EsProfileShape *shape, char text[ES_PROFILE_SHAPE_BYTES]) {
+    text[0] = '\0';
+    if (shape->rank > 0) {
+        EsTensor result = es_tensor_view(NULL, ES_DTYPE_F32, NULL, shape->rank, shape->dim);
+        char described[96];
+        append(text, "%s", strchr(es_tensor_describe(&result, described, sizeof described), '['));
+    }
+    if (shape->n_kernels > 0) {
+        append(text, "%sgrid ", text[0] != '\0' ? ", " : "");
+        append_sizes(text, shape->grid);
+        append(text, ", block ");
+        append_sizes(text, shape->block);
+    }
+    if (shape->shared_bytes > 0) {
+        append(text, ", shared %lld B", (long long)shape->shared_bytes);
+    }
+    if (shape->n_kernels > 1) {
+        append(text, ", largest of %d kernels", shape->n_kernels);
+    }
+    if (shape->bytes > 0) {
+        append(text, "%s%lld B", text[0] != '\0' ? ", " : "", (long long)shape->bytes);
+    }
+    return text;
 }
 
 // --- life ---
@@ -140,6 +184,51 @@ void es_profile_span_end(EsDevice *device, EsStream *stream, int i) {
     span->is_closed = 1;
 }
 
+// The span of a handle; NULL where nothing is noted.
+static Span *open_span(const EsDevice *device, int i) {
+    const EsProfile *profile = device->profile;
+    return profile != NULL && i >= 0 && i < profile->options.capacity ? &profile->spans[i] : NULL;
+}
+
+static uint64_t count_threads(const uint32_t grid[3], const uint32_t block[3]) {
+    return (uint64_t)grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2];
+}
+
+void es_profile_span_kernel(EsDevice *device, int i, const uint32_t grid[3],
+                            const uint32_t block[3], size_t shared_bytes) {
+    Span *span = open_span(device, i);
+    if (span == NULL) {
+        return;
+    }
+    EsProfileShape *shape = &span->shape;
+    if (shape->n_kernels++ == 0 ||
+        count_threads(grid, block) > count_threads(shape->grid, shape->block)) {
+        memcpy(shape->grid, grid, sizeof shape->grid);
+        memcpy(shape->block, block, sizeof shape->block);
+        shape->shared_bytes = (int64_t)shared_bytes;
+    }
+}
+
+void es_profile_span_bytes(EsDevice *device, int i, size_t bytes) {
+    Span *span = open_span(device, i);
+    if (span != NULL) {
+        span->shape.bytes = (int64_t)bytes;
+    }
+}
+
+void es_profile_span_result(EsDevice *device, int i, const EsTensor *result) {
+    Span *span = open_span(device, i);
+    if (span != NULL) {
+        span->shape.rank = result->rank;
+        memcpy(span->shape.dim, result->dim, sizeof span->shape.dim);
+    }
+}
+
+int es_profile_next_span(const EsDevice *device) {
+    EsProfile *profile = device->profile;
+    return profile != NULL ? ES_MIN(atomic_load(&profile->n_open), profile->options.capacity) : 0;
+}
+
 void es_profile_range_begin(EsDevice *device, EsStream *stream, const char *name) {
     EsProfile *profile = device->profile;
     if (device->interface->range_push != NULL) {
@@ -207,6 +296,7 @@ static EsStatus measure_spans(const EsDevice *device, int n_spans, EsProfileRepo
         out->name = span->name;
         out->kind = span->kind;
         out->thread = span->thread;
+        out->shape = span->shape;
         out->queued_ms = out->begin_ms = (double)span->begin_ns * 1e-6;
         out->end_ms = (double)end_ns * 1e-6;
         if (span->has_events && span->is_closed) {
@@ -229,6 +319,9 @@ static void add_to_rows(EsProfileReport *report, const EsProfileSpan *span) {
     if (row == end) {
         *row = (EsProfileRow){.name = span->name, .kind = span->kind, .min_ms = ms, .max_ms = ms};
         report->n_rows++;
+    }
+    if (row->count == 0 || ms > row->max_ms) {
+        row->shape = span->shape;
     }
     row->count++;
     row->total_ms += ms;
@@ -265,13 +358,6 @@ static void measure_window(EsProfileReport *report, EsProfileSpan *sorted) {
     report->window_ms = n > 0 ? last_ms - sorted[0].begin_ms : 0;
 }
 
-static EsDeviceCounters difference(EsDeviceCounters a, EsDeviceCounters b) {
-    return (EsDeviceCounters){.n_allocations = a.n_allocations - b.n_allocations,
-                              .n_synchronizations = a.n_synchronizations - b.n_synchronizations,
-                              .n_copies = a.n_copies - b.n_copies,
-                              .n_launches = a.n_launches - b.n_launches};
-}
-
 // Rows, window and busy time from the spans.
 static EsStatus sum_up(EsProfileReport *report) {
     EsProfileSpan *sorted = NULL;
@@ -294,7 +380,7 @@ EsStatus es_profile_report(EsDevice *device, EsProfileReport *report) {
     if (profile == NULL) {
         return ES_FAIL(ARGUMENT, "the device is not being profiled");
     }
-    report->counters = difference(device->counters, profile->before);
+    report->counters = es_device_counters_since(device, profile->before);
     int n_open = atomic_load(&profile->n_open), n_spans = ES_MIN(n_open, profile->options.capacity);
     report->n_dropped = n_open - n_spans;
     ES_TRY_GOTO(

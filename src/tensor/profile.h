@@ -33,12 +33,29 @@ typedef struct EsProfileOptions {
     int forbids_capture; // es_capture_begin fails with UNSUPPORTED: work runs launch by launch
 } EsProfileOptions;
 
+// Shape of a span's work; 0 where it has none.
+typedef struct EsProfileShape {
+    int n_kernels;              // CUDA: kernels that the launcher started,
+    uint32_t grid[3], block[3]; // and of the one with most threads: grid, block,
+    int64_t shared_bytes;       // dynamic shared memory of a block
+    int64_t bytes;              // copied or filled
+    int rank;                   // of the result, where a plan runs the operation
+    int64_t dim[ES_MAX_RANK];   //
+} EsProfileShape;
+
+#define ES_PROFILE_SHAPE_BYTES 160
+
+// Writes "grid 8x2x1, block 256, shared 4096 B", "[4, 16, 32]", "512 B" or several of them.
+// Returns text.
+char *es_profile_shape_text(const EsProfileShape *shape, char text[ES_PROFILE_SHAPE_BYTES]);
+
 // All spans of one kind and name.
 typedef struct EsProfileRow {
     const char *name; // borrowed from the code that opened them
     EsProfileKind kind;
     int64_t count;
     double total_ms, min_ms, max_ms;
+    EsProfileShape shape; // of the longest
 } EsProfileRow;
 
 // One span. Times are of es_clock_ns, in milliseconds: `begin` and `end` enclose the device's work,
@@ -48,6 +65,7 @@ typedef struct EsProfileSpan {
     EsProfileKind kind;
     int thread; // of the CPU, numbered by the system
     double queued_ms, begin_ms, end_ms;
+    EsProfileShape shape;
 } EsProfileSpan;
 
 typedef struct EsProfileReport {
@@ -92,6 +110,16 @@ void es_profile_range_end(EsDevice *device, EsStream *stream);
 // literal.
 int es_profile_span_begin(EsDevice *device, EsStream *stream, EsProfileKind kind, const char *name);
 void es_profile_span_end(EsDevice *device, EsStream *stream, int span);
+
+// Shape of an open span: a kernel of it was started; it copies bytes; an operation's result.
+void es_profile_span_kernel(EsDevice *device, int span, const uint32_t grid[3],
+                            const uint32_t block[3], size_t shared_bytes);
+void es_profile_span_bytes(EsDevice *device, int span, size_t bytes);
+void es_profile_span_result(EsDevice *device, int span, const EsTensor *result);
+
+// Number of the next span, for es_profile_span_result of those that launchers open until then; 0
+// without a profile. For work that one thread queues.
+int es_profile_next_span(const EsDevice *device);
 
 ES_EXTERN_C_END
 

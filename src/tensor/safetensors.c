@@ -423,15 +423,14 @@ static void order_tensors(const EsNamedTensor *tensors, int n_tensors, int *orde
     ES_ASSERT(n_ordered == n_tensors);
 }
 
-// As hash_tensors, without a change of the order.
-static EsStatus hash_copies(const EsNamedTensor *tensors, int n_tensors,
-                            char text[ES_SHA256_TEXT_BYTES]) {
+EsStatus es_safetensors_hash(const EsNamedTensor *tensors, int n_tensors,
+                             char text[ES_SHA256_TEXT_BYTES]) {
     EsNamedTensor *copies = NULL;
     ES_TRY(es_allocate((size_t)n_tensors * sizeof *copies, (void **)&copies));
     for (int i = 0; i < n_tensors; i++) {
         copies[i] = tensors[i];
     }
-    hash_tensors(copies, n_tensors, text);
+    hash_tensors(copies, n_tensors, text); // changes their order
     es_release(copies);
     return ES_STATUS_OK;
 }
@@ -461,7 +460,7 @@ static EsStatus build_header(const EsNamedTensor *tensors, int n_tensors, const 
         char hash[ES_SHA256_TEXT_BYTES];
         if (value == NULL) {
             ES_ASSERT(strcmp(metadata[i].key, ES_TENSORS_HASH) == 0);
-            ES_TRY_GOTO(hash_copies(tensors, n_tensors, hash));
+            ES_TRY_GOTO(es_safetensors_hash(tensors, n_tensors, hash));
             value = hash;
         }
         ES_TRY_GOTO(add_member(entries, metadata[i].key, json_string(value)));

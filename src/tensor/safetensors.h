@@ -11,6 +11,7 @@
 #ifndef ES_TENSOR_SAFETENSORS_H
 #define ES_TENSOR_SAFETENSORS_H
 
+#include "base/checksum.h"
 #include "esper/status.h"
 #include "tensor/tensor.h"
 
@@ -50,6 +51,10 @@ const char *es_safetensors_metadata(const EsSafetensors *file, const char *key);
 
 // Note in the log that a file has no hash of its tensors, as those of earlier versions.
 void es_safetensors_note_hash(const EsSafetensors *file);
+
+// The value of that entry for these tensors, which are contiguous.
+EsStatus es_safetensors_hash(const EsNamedTensor *tensors, int n_tensors,
+                             char text[ES_SHA256_TEXT_BYTES]);
 
 // Write a file through a temporary, fsync, rename and fsync of the folder: after a crash there is
 // the old file or the new. A value of NULL is for ES_TENSORS_HASH alone.

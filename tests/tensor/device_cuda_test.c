@@ -202,14 +202,19 @@ TEST(captured_work_gives_the_same_bits) {
     static float direct[COUNT], replayed[COUNT];
     Gpu gpu = open_gpu();
     Work work = make_work(gpu);
+    float *spare = take(gpu, 64);
     queue_work(gpu, &work);
     fetch(gpu, direct, work.y.data, sizeof direct);
 
     EsCapture *capture = NULL;
     REQUIRE_OK(es_stream_fill(gpu.stream, work.y.data, 0xFF, sizeof direct));
+    EsDeviceCounters before = es_device_counters(gpu.device);
     REQUIRE_OK(es_capture_begin(gpu.stream));
     queue_work(gpu, &work);
+    REQUIRE_OK(es_stream_copy(gpu.stream, spare, work.y.data, 64, ES_COPY_ON_DEVICE));
     REQUIRE_OK(es_capture_end(gpu.stream, &capture));
+    EsDeviceCounters counted = es_device_counters_since(gpu.device, before);
+    EXPECT_EQ(counted.copied_bytes[ES_COPY_ON_DEVICE], 0);
     fetch(gpu, replayed, work.y.data, sizeof replayed);
     EXPECT(isnan(replayed[0]) && isnan(replayed[COUNT - 1])); // recorded, not run
 
@@ -218,10 +223,13 @@ TEST(captured_work_gives_the_same_bits) {
     }
     fetch(gpu, replayed, work.y.data, sizeof replayed);
     EXPECT(memcmp(direct, replayed, sizeof direct) == 0);
+    counted = es_device_counters_since(gpu.device, before);
+    EXPECT_EQ(counted.copied_bytes[ES_COPY_ON_DEVICE], 3 * 64); // moved by every replay
     int32_t n_steps = 0;
     fetch(gpu, &n_steps, work.step.data, sizeof n_steps);
     EXPECT_EQ(n_steps, 4); // once directly, three times replayed
     es_capture_destroy(capture);
+    es_device_release(gpu.device, spare);
     release_work(gpu, &work);
     close_gpu(gpu);
 }

@@ -118,8 +118,17 @@ TEST(streams_copy_and_fill) {
     static const unsigned char expected[16] = {1,    2,    3,    0,    1,    2,    3,    0,
                                                0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab};
     EXPECT(memcmp(out, expected, 16) == 0);
-    EXPECT_EQ(es_device_counters(device).n_copies, 3);
-    EXPECT_EQ(es_device_counters(device).n_synchronizations, 1);
+    EsDeviceCounters counters = es_device_counters(device);
+    EXPECT_EQ(counters.n_copies, 3);
+    EXPECT_EQ(counters.n_synchronizations, 1);
+    EXPECT_EQ(counters.copied_bytes[ES_COPY_TO_DEVICE], 16);
+    EXPECT_EQ(counters.copied_bytes[ES_COPY_ON_DEVICE], 4);
+    EXPECT_EQ(counters.copied_bytes[ES_COPY_TO_HOST], 16);
+    REQUIRE_OK(es_stream_copy(stream, out, memory, 5, ES_COPY_TO_HOST));
+    EsDeviceCounters since = es_device_counters_since(device, counters);
+    EXPECT_EQ(since.n_copies, 1);
+    EXPECT_EQ(since.copied_bytes[ES_COPY_TO_HOST], 5);
+    EXPECT_EQ(since.copied_bytes[ES_COPY_TO_DEVICE], 0);
     es_device_release(device, memory);
     es_stream_destroy(stream);
     es_stream_destroy(NULL);

@@ -54,6 +54,37 @@ TEST(nothing_is_noted_when_off) {
     close_machine(cpu);
 }
 
+TEST(shapes_are_told) {
+    Machine cpu = open_machine("cpu");
+    EsProfileReport report;
+    char text[ES_PROFILE_SHAPE_BYTES];
+    const uint32_t grid[][3] = {{8, 1, 1}, {4, 6, 1}, {2, 1, 1}}, block[3] = {32, 2, 2};
+    const int64_t dim[3] = {4, 16, 32};
+    EsTensor result = es_tensor_view(NULL, ES_DTYPE_F32, NULL, 3, dim);
+    start(cpu, 2);
+    int first = es_profile_next_span(cpu.device);
+    int span = es_profile_span_begin(cpu.device, NULL, ES_PROFILE_LAUNCH, "work");
+    EXPECT_EQ(span, first);
+    for (int i = 0; i < 3; i++) { // that with most threads is kept
+        es_profile_span_kernel(cpu.device, span, grid[i], block, i == 1 ? 4096 : 0);
+    }
+    es_profile_span_result(cpu.device, span, &result);
+    es_profile_span_end(cpu.device, NULL, span);
+    span = es_profile_span_begin(cpu.device, NULL, ES_PROFILE_COPY, "copy");
+    es_profile_span_bytes(cpu.device, span, 512);
+    es_profile_span_end(cpu.device, NULL, span);
+    // beyond the capacity
+    span = es_profile_span_begin(cpu.device, NULL, ES_PROFILE_COPY, "dropped");
+    es_profile_span_bytes(cpu.device, span, 512);
+    es_profile_span_result(cpu.device, es_profile_next_span(cpu.device), &result);
+    REQUIRE_OK(es_profile_report(cpu.device, &report));
+    EXPECT_TEXT(es_profile_shape_text(&find(&report, "work")->shape, text),
+                "[4, 16, 32], grid 4x6, block 32x2x2, shared 4096 B, largest of 3 kernels");
+    EXPECT_TEXT(es_profile_shape_text(&report.spans[1].shape, text), "512 B");
+    es_profile_report_destroy(&report);
+    close_machine(cpu);
+}
+
 TEST(rows_have_count_total_and_extremes) {
     Machine cpu = open_machine("cpu");
     EsProfileReport report;
@@ -122,6 +153,9 @@ TEST(reset_forgets_and_the_full_pool_counts) {
     EXPECT_EQ(find(&report, "copy to host")->count, 3);
     EXPECT_EQ(report.n_dropped, 2);
     EXPECT_EQ(report.counters.n_copies, 5);
+    EXPECT_EQ(report.counters.copied_bytes[ES_COPY_TO_HOST], (int64_t)(5 * sizeof value));
+    EXPECT_EQ(report.counters.copied_bytes[ES_COPY_TO_DEVICE], 0);
+    EXPECT_EQ(report.rows[0].shape.bytes, (int64_t)sizeof value);
     es_profile_report_destroy(&report);
     // a report is a reset
     REQUIRE_OK(es_profile_report(cpu.device, &report));
@@ -214,6 +248,8 @@ TEST(cuda_launches_and_replays) {
     REQUIRE_OK(es_profile_report(gpu.device, &report));
     EXPECT_EQ(find(&report, "add")->count, 3); // the recorded one did not run by itself
     EXPECT_EQ(find(&report, "captured work")->count, 1);
+    EXPECT_EQ(find(&report, "add")->shape.n_kernels, 1);
+    EXPECT(find(&report, "add")->shape.grid[0] > 1 && find(&report, "add")->shape.block[0] >= 32);
     EXPECT_EQ(report.counters.n_synchronizations, 0);
     EXPECT(report.busy_ms > 0 && report.busy_ms <= report.window_ms + 1e-3);
     EXPECT(find(&report, "step")->total_ms + 1e-3 >= report.busy_ms);

@@ -62,7 +62,7 @@ class EsLaunch {
                                       (int)shared_bytes));
         }
         keep(es_launch_kernel(kernel, grid, block, shared_bytes, stream_, arguments...));
-        device_->counters.n_launches++;
+        note(grid, block, shared_bytes);
         check();
     }
 
@@ -80,7 +80,7 @@ class EsLaunch {
     void start_cooperative(void (*kernel)(Parameters...), dim3 grid, dim3 block,
                            size_t shared_bytes, Arguments... arguments) {
         keep(es_launch_cooperative(kernel, grid, block, shared_bytes, stream_, arguments...));
-        device_->counters.n_launches++;
+        note(grid, block, shared_bytes);
         check();
     }
 
@@ -100,6 +100,13 @@ class EsLaunch {
     }
 
   private:
+    void note(dim3 grid, dim3 block, size_t shared_bytes) {
+        const uint32_t grid_size[3] = {grid.x, grid.y, grid.z};
+        const uint32_t block_size[3] = {block.x, block.y, block.z};
+        device_->counters.n_launches++;
+        es_profile_span_kernel(device_, span_, grid_size, block_size, shared_bytes);
+    }
+
     void keep(cudaError_t error) {
         if (error != cudaSuccess) {
             es_device_cuda_keep(device_, es_cuda_failed(error, name_, __FILE__, __LINE__));

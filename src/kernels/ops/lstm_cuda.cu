@@ -302,6 +302,9 @@ static void start_inputs(EsLaunch &launch, const EsLstmWeights *weights, EsIn x,
 void es_lstm_forward_cuda(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn reset,
                           EsIn h_start, EsIn c_start, EsOut gates, EsOut c, EsOut y) {
     EsLaunch launch(s, "lstm_forward");
+    if (x->dim[1] == 0) {
+        return;
+    }
     Recurrence recurrence = {};
     size_t shared_bytes = 0;
     if (!pose_recurrence(launch, false, weights, x, reset, h_start, c_start, gates, c, y,
@@ -392,7 +395,9 @@ static void start_backward_steps(EsLaunch &launch, const EsLstmWeights *weights,
 }
 
 // Adds the gradients to a recurrence. Blocks exchange parts in d_recurrent, which is written behind
-// it: 4 D^2 floats of an environment are two groups of rows with two slots each.
+// it: 4 D^2 floats of an environment are two groups of rows with two slots each. With more rows,
+// above 16 of each environment on average, there is no room for them: steps are launched one by
+// one.
 static bool pose_gradients(Recurrence &p, EsIn d_y, EsOut d_gates, EsOut d_h_start, EsOut d_c_start,
                            EsOut d_recurrent) {
     p.d_y = es_in<float>(d_y);
@@ -404,12 +409,32 @@ static bool pose_gradients(Recurrence &p, EsIn d_y, EsOut d_gates, EsOut d_h_sta
            is_plain(d_recurrent) && p.n_row_groups <= 2 * d_recurrent->dim[0];
 }
 
+// Of a sequence without a step.
+static void fill_gradients(EsLaunch &launch, EsOut d_h_start, EsOut d_c_start,
+                           const EsLstmWeights *d_weights) {
+    const EsTensor *gradients[] = {d_h_start,
+                                   d_c_start,
+                                   &d_weights->input,
+                                   &d_weights->recurrent,
+                                   &d_weights->bias_input,
+                                   &d_weights->bias_recurrent};
+    for (size_t i = 0; i < sizeof gradients / sizeof *gradients; i++) {
+        if (gradients[i] != NULL) {
+            launch.fill_zero(gradients[i]);
+        }
+    }
+}
+
 void es_lstm_backward_cuda(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn reset,
                            EsIn h_start, EsIn c_start, EsIn gates, EsIn c, EsIn y, EsIn d_y,
                            EsOut d_gates, EsOut d_x, EsOut d_h_start, EsOut d_c_start,
                            const EsLstmWeights *d_weights) {
     EsLaunch launch(s, "lstm_backward");
     LstmShape shape = lstm_shape(x, y);
+    if (shape.n_steps == 0) {
+        fill_gradients(launch, d_h_start, d_c_start, d_weights);
+        return;
+    }
     const EsTensor *parts = &d_weights->recurrent;
     Recurrence recurrence = {};
     size_t shared_bytes = 0;

@@ -46,6 +46,13 @@ static inline void es_lstm_copy_bias_gradient(const EsLstmJob *job,
     }
 }
 
+// Zeroes an environment's gradient [N, D] of a start; NULL is fine.
+static inline void es_lstm_clear_start(const EsLstmJob *job, const EsTensor *d_start, int64_t e) {
+    if (d_start != NULL) {
+        memset(es_env_f32(d_start, e), 0, (size_t)(job->N * job->D) * sizeof(float));
+    }
+}
+
 // [E, T, N, width] as [E, T N, width]; the environments stay where they are
 static inline EsTensor es_lstm_merge_steps(const EsTensor *sequence) {
     const int64_t *dim = sequence->dim;

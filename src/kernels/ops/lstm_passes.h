@@ -38,6 +38,10 @@ void ES_CPU_KERNEL(lstm_backward)(EsStream *s, const EsLstmWeights *weights, EsI
                    .direction = -1,
                    .units_per_tile = COLUMNS};
     run_steps(s, &steps);
+    for (int64_t e = 0; e < job.E && job.T == 0; e++) { // no step writes them
+        es_lstm_clear_start(&job, d_h_start, e);
+        es_lstm_clear_start(&job, d_c_start, e);
+    }
 
     EsTensor x_rows = es_lstm_merge_steps(x), d_gate_rows = es_lstm_merge_steps(d_gates);
     ES_CPU_KERNEL(linear_backward_weight)

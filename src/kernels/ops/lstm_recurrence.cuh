@@ -479,7 +479,9 @@ static bool is_shared(const EsTensor *weight, int64_t n_envs) {
     return n_envs == 1 || weight->stride[0] == 0;
 }
 
-// Poses the recurrence of both directions; false where steps are to be launched one by one.
+// Poses the recurrence of both directions; false where steps are to be launched one by one: other
+// types, sizes or weights than above, no step, no row, and backward more than 163 groups of rows
+// (1,304 rows of all environments), whose cells a block's shared memory has no place for.
 static bool pose_recurrence(EsLaunch &launch, bool is_backward, const EsLstmWeights *weights,
                             EsIn x, EsIn reset, EsIn h_start, EsIn c_start, EsIn gates, EsIn c,
                             EsIn y, Recurrence &p, size_t &shared_bytes) {
@@ -494,7 +496,7 @@ static bool pose_recurrence(EsLaunch &launch, bool is_backward, const EsLstmWeig
     p.n_row_groups = fits ? (int)es_ceil_div(n_all_rows, ROW_GROUP) : 0;
     shared_bytes =
         is_backward ? BACKWARD_BYTES + p.n_row_groups * CELLS * sizeof(float) : FORWARD_BYTES;
-    if (!fits || n_all_rows == 0 || shared_bytes > ES_SHARED_BYTES_FREE) {
+    if (!fits || n_all_rows == 0 || x->dim[1] == 0 || shared_bytes > ES_SHARED_BYTES_FREE) {
         return false;
     }
     p.recurrent = es_data<float>(&weights->recurrent);

@@ -331,6 +331,18 @@ EsTensor es_plan_tensor(const EsPlan *plan, EsValueId value) {
 
 EsPlanReport es_plan_report(const EsPlan *plan) { return plan->report; }
 
+const char *es_plan_report_executor(const EsPlanReport *report, char text[ES_EXECUTOR_BYTES]) {
+    int used =
+        report->is_fused || report->uses_lanes
+            ? snprintf(text, ES_EXECUTOR_BYTES, "%s",
+                       report->is_fused ? "fused kernels" : "vector engine")
+            : snprintf(text, ES_EXECUTOR_BYTES, "plan of %d single operations", report->n_nodes);
+    if (report->fallback[0] != '\0') {
+        snprintf(text + used, ES_EXECUTOR_BYTES - (size_t)used, ": %s", report->fallback);
+    }
+    return text;
+}
+
 // --- running ---
 
 // Running a plan, as a whole or in halves, and capturing it on CUDA.
@@ -423,6 +435,14 @@ static EsStatus check_bound(EsPlan *plan) {
     return ES_STATUS_OK;
 }
 
+const EsTensor *es_node_result(const EsNode *node, const EsTensor *tensors) {
+    int i = 0;
+    while (node->output[i] == ES_NO_VALUE) { // every node has one
+        i++;
+    }
+    return &tensors[node->output[i]];
+}
+
 // Times a plan's calls on the CPU; on CUDA launches time themselves.
 static int begin_on_cpu(const EsPlan *plan, const char *name) {
     EsDevice *device = plan->store->device;
@@ -435,9 +455,20 @@ static void end_on_cpu(const EsPlan *plan, int span) {
     es_profile_span_end(plan->store->device, NULL, span);
 }
 
+// Runs a node; on either device its spans carry the shape of its first output.
+static void run_node(const EsPlan *plan, const EsNode *node, EsStream *stream) {
+    EsDevice *device = plan->store->device;
+    int first = es_profile_next_span(device);
+    int span = begin_on_cpu(plan, es_op_name(node->op));
+    es_execute_node(es_kernels_of(device), stream, node, plan->tensors);
+    end_on_cpu(plan, span);
+    for (int i = first; i < es_profile_next_span(device); i++) {
+        es_profile_span_result(device, i, es_node_result(node, plan->tensors));
+    }
+}
+
 static EsStatus run_nodes(EsPlan *plan, PlanRange range, EsStream *stream) {
     const EsGraph *graph = plan->graph;
-    const EsKernels *kernels = es_kernels_of(plan->store->device);
     int has_halves = graph->n_forward_nodes > 0;
     int first = range == PLAN_BACKWARD ? graph->n_forward_nodes : 0;
     int last = range == PLAN_FORWARD && has_halves ? graph->n_forward_nodes : graph->n_nodes;
@@ -448,9 +479,7 @@ static EsStatus run_nodes(EsPlan *plan, PlanRange range, EsStream *stream) {
     }
     for (int n = first; n < last; n++) {
         if (plan->lanes == NULL || plan->is_left_out[n]) {
-            int span = begin_on_cpu(plan, es_op_name(graph->nodes[n].op));
-            es_execute_node(kernels, stream, &graph->nodes[n], plan->tensors);
-            end_on_cpu(plan, span);
+            run_node(plan, &graph->nodes[n], stream);
         }
     }
     if (plan->lanes != NULL) {
@@ -467,7 +496,7 @@ static EsStatus run_nodes(EsPlan *plan, PlanRange range, EsStream *stream) {
         end_on_cpu(plan, span);
     }
     if (plan->options.step != ES_NO_VALUE) {
-        kernels->count_steps(stream, &plan->tensors[plan->options.step]);
+        es_kernels_of(plan->store->device)->count_steps(stream, &plan->tensors[plan->options.step]);
     }
     return ES_STATUS_OK;
 }

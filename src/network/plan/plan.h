@@ -44,6 +44,12 @@ typedef struct EsPlanReport {
     char fallback[256]; // why the faster way was not taken; "" when it was
 } EsPlanReport;
 
+#define ES_EXECUTOR_BYTES 384
+
+// Writes what runs the work: "fused kernels", "vector engine" or "plan of 41 single operations",
+// and where a faster way was not taken ": " and why. Returns text.
+const char *es_plan_report_executor(const EsPlanReport *report, char text[ES_EXECUTOR_BYTES]);
+
 typedef struct EsPlan EsPlan;
 
 EsPlanOptions es_plan_defaults(void);

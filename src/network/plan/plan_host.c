@@ -152,6 +152,8 @@ void es_plan_worker_run(EsPlanWorker *worker) {
         if (plan->lanes == NULL || plan->is_left_out[n]) {
             const char *name = es_op_name(graph->nodes[n].op);
             int span = es_profile_span_begin(worker->device, NULL, ES_PROFILE_LAUNCH, name);
+            es_profile_span_result(worker->device, span,
+                                   es_node_result(&graph->nodes[n], worker->tensors));
             es_execute_node(kernels, worker->stream, &graph->nodes[n], worker->tensors);
             es_profile_span_end(worker->device, NULL, span);
         }

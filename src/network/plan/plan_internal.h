@@ -44,6 +44,9 @@ void es_plan_forget_captures(EsPlan *plan);
 void es_execute_node(const EsKernels *kernels, EsStream *stream, const EsNode *node,
                      const EsTensor *tensors);
 
+// The first output of a node, whose shape a profile shows.
+const EsTensor *es_node_result(const EsNode *node, const EsTensor *tensors);
+
 ES_EXTERN_C_END
 
 #endif

@@ -166,6 +166,186 @@ static void build(EsCase *c, const Shape *s) {
 
 ES_KERNEL_TESTS(shapes, build)
 
+// --- environments that share their weights ---
+
+enum {
+    X,
+    RESET,
+    H_START,
+    C_START,
+    WEIGHT_INPUT,
+    WEIGHT_RECURRENT,
+    BIAS_INPUT,
+    BIAS_RECURRENT,
+    D_Y,
+    N_READ,
+    Y = N_READ,
+    GATES,
+    CELLS,
+    D_GATES,
+    D_X,
+    D_H_START,
+    D_C_START,
+    D_WEIGHT_INPUT,
+    D_WEIGHT_RECURRENT,
+    D_BIAS_INPUT,
+    D_BIAS_RECURRENT,
+    N_TENSORS
+};
+
+// A layer on a device; weights of all environments are those of the first.
+typedef struct Layer {
+    EsDevice *device;
+    EsStream *stream;
+    EsTensor tensor[N_TENSORS];
+} Layer;
+
+static float draw(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return (float)(*state >> 8) / 8388608.0f - 1.0f;
+}
+
+static void fill_layer(Layer *layer, int i) {
+    EsTensor *tensor = &layer->tensor[i];
+    uint32_t state = 77u + (uint32_t)i;
+    int64_t n = es_tensor_count(tensor);
+    size_t bytes = es_tensor_bytes(tensor);
+    unsigned char *values = malloc(bytes + 1);
+    memset(values, 0xFF, bytes); // outputs: NaN
+    for (int64_t k = 0; k < n && i == RESET; k++) {
+        values[k] = draw(&state) > 0.7f;
+    }
+    for (int64_t k = 0; k < n && i < N_READ && i != RESET; k++) {
+        ((float *)values)[k] = (i >= WEIGHT_INPUT && i < D_Y ? 0.25f : 1.0f) * draw(&state);
+    }
+    REQUIRE_OK(es_stream_copy(layer->stream, tensor->data, values, bytes, ES_COPY_TO_DEVICE));
+    REQUIRE_OK(es_stream_synchronize(layer->stream));
+    free(values);
+}
+
+static Layer open_layer(const char *device, int64_t E, int64_t T, int64_t N, int64_t D) {
+    enum { I = 3 };
+    const int64_t dims[N_TENSORS][4] = {
+        {E, T, N, I},     {E, T, N, 1},     {E, N, D, 1},     {E, N, D, 1},     {1, 4 * D, I, 1},
+        {1, 4 * D, D, 1}, {1, 4 * D, 1, 1}, {1, 4 * D, 1, 1}, {E, T, N, D},     {E, T, N, D},
+        {E, T, N, 4 * D}, {E, T, N, D},     {E, T, N, 4 * D}, {E, T, N, I},     {E, N, D, 1},
+        {E, N, D, 1},     {E, 4 * D, I, 1}, {E, 4 * D, D, 1}, {E, 4 * D, 1, 1}, {E, 4 * D, 1, 1}};
+    static const int ranks[N_TENSORS] = {4, 3, 3, 3, 3, 3, 2, 2, 4, 4,
+                                         4, 4, 4, 4, 3, 3, 3, 3, 2, 2};
+    Layer layer = {0};
+    REQUIRE_OK(es_device_open(device, NULL, &layer.device));
+    REQUIRE_OK(es_stream_create(layer.device, &layer.stream));
+    for (int i = 0; i < N_TENSORS; i++) {
+        EsDtype dtype = i == RESET ? ES_DTYPE_U8 : ES_DTYPE_F32;
+        REQUIRE_OK(
+            es_device_create_tensor(layer.device, dtype, ranks[i], dims[i], &layer.tensor[i]));
+        fill_layer(&layer, i);
+    }
+    for (int i = WEIGHT_INPUT; i < D_Y; i++) {
+        layer.tensor[i].dim[0] = E;
+        layer.tensor[i].stride[0] = 0;
+    }
+    return layer;
+}
+
+static void close_layer(Layer *layer) {
+    for (int i = 0; i < N_TENSORS; i++) {
+        es_device_destroy_tensor(&layer->tensor[i]);
+    }
+    es_stream_destroy(layer->stream);
+    es_device_close(layer->device);
+}
+
+// Returns the launches of both passes.
+static int64_t run_layer(Layer *layer) {
+    const EsKernels *kernels = es_kernels_of(layer->device);
+    const EsTensor *t = layer->tensor;
+    EsLstmWeights weights = {t[WEIGHT_INPUT], t[WEIGHT_RECURRENT], t[BIAS_INPUT],
+                             t[BIAS_RECURRENT]};
+    EsLstmWeights d_weights = {t[D_WEIGHT_INPUT], t[D_WEIGHT_RECURRENT], t[D_BIAS_INPUT],
+                               t[D_BIAS_RECURRENT]};
+    EsDeviceCounters before = es_device_counters(layer->device);
+    kernels->lstm_forward(layer->stream, &weights, &t[X], &t[RESET], &t[H_START], &t[C_START],
+                          &t[GATES], &t[CELLS], &t[Y]);
+    kernels->lstm_backward(layer->stream, &weights, &t[X], &t[RESET], &t[H_START], &t[C_START],
+                           &t[GATES], &t[CELLS], &t[Y], &t[D_Y], &t[D_GATES], &t[D_X],
+                           &t[D_H_START], &t[D_C_START], &d_weights);
+    REQUIRE_OK(es_stream_synchronize(layer->stream));
+    REQUIRE_OK(es_device_status(layer->device));
+    return es_device_counters_since(layer->device, before).n_launches;
+}
+
+static float *fetch_output(const Layer *layer, int i) {
+    const EsTensor *tensor = &layer->tensor[i];
+    float *values = malloc(es_tensor_bytes(tensor) + 1);
+    REQUIRE_OK(es_stream_copy(layer->stream, values, tensor->data, es_tensor_bytes(tensor),
+                              ES_COPY_TO_HOST));
+    REQUIRE_OK(es_stream_synchronize(layer->stream));
+    return values;
+}
+
+static void compare_layers(const Layer *cpu, const Layer *cuda) {
+    for (int i = N_READ; i < N_TENSORS; i++) {
+        float *a = fetch_output(cpu, i), *b = fetch_output(cuda, i);
+        double top = 0, off = 0;
+        for (int64_t k = 0; k < es_tensor_count(&cpu->tensor[i]); k++) {
+            double distance = fabs((double)a[k] - (double)b[k]);
+            top = fmax(top, fabs((double)a[k]));
+            off = distance <= off ? off : distance; // NaN shows
+        }
+        if (!(off <= 2e-5 * top)) {
+            ES_TEST_FAIL("tensor %d differs by %.3g where the largest is %.3g", i, off, top);
+        }
+        free(a);
+        free(b);
+    }
+}
+
+// Rows of all environments in one recurrence, up to its limits; beyond them backward runs step by
+// step: more than 16 rows in each environment (parts of d_h lie in its gradient of W_h), or more
+// than 163 groups of 8 rows in all (shared memory).
+TEST(shared_parity) {
+    enum { T = 12, D = 16 };
+    const struct {
+        int64_t E, N;
+        int is_one;
+    } cases[] = {{8, 2, 1}, {8, 16, 1}, {8, 17, 0}, {81, 16, 1}, {82, 16, 0}};
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        Layer cpu = open_layer("cpu", cases[i].E, T, cases[i].N, D);
+        Layer cuda = open_layer("cuda", cases[i].E, T, cases[i].N, D);
+        run_layer(&cpu);
+        int64_t n_launches = run_layer(&cuda);
+        compare_layers(&cpu, &cuda);
+        EXPECT_EQ(n_launches < T, cases[i].is_one);
+        close_layer(&cpu);
+        close_layer(&cuda);
+    }
+}
+
+// A sequence of no steps: nothing to write forward, no gradients.
+TEST(no_steps) {
+    const char *const devices[] = {"cpu", "cuda"};
+    for (int i = 0; i < 1 + (es_device_cuda_count() > 0); i++) {
+        Layer layer = open_layer(devices[i], 2, 0, 3, 16);
+        run_layer(&layer);
+        for (int k = D_H_START; k < N_TENSORS; k++) {
+            float *values = fetch_output(&layer, k);
+            for (int64_t j = 0; j < es_tensor_count(&layer.tensor[k]); j++) {
+                if (!(values[j] == 0.0f)) {
+                    ES_TEST_FAIL("%s: value %lld of tensor %d is %g", devices[i], (long long)j, k,
+                                 (double)values[j]);
+                    break;
+                }
+            }
+            free(values);
+        }
+        close_layer(&layer);
+    }
+}
+
 // --- a long sequence against PyTorch ---
 
 typedef struct Unrolled {
