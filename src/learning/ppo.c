@@ -336,6 +336,7 @@ EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsPpoModel *model,
     ES_ASSERT(rollout->n_rows == ppo->n_rows && rollout->shape.n_envs == ppo->shape.n_envs);
     ES_ASSERT(rollout->shape.n_targets == ppo->shape.n_targets);
     ES_ASSERT(memcmp(&rollout->shape.policy, policy, sizeof *policy) == 0);
+    ES_ASSERT(rollout->on_device == NULL || model->on_device != NULL);
     es_ppo_report_begin(report, policy->n_heads);
     EsPpoUpdate u = {.ppo = ppo, .rollout = rollout, .model = model, .report = report};
     if (!has_valid_row(rollout)) {

@@ -204,11 +204,11 @@ EsStatus es_ppo_change(EsPpo *ppo, const EsPpoSettings *settings);
 // them, nothing moves but n_passes and n_skipped, and the third such update in a row fails with
 // NUMERIC. Returns that are not finite fail with NUMERIC at once.
 //
-// With a model on a device the update runs there: the rows are copied up once, the finished columns
-// down once, and each pass brings back a few numbers in one copy. The CPU waits once per pass and a
-// fixed number of times per update, and looks at the rows for the report while the first pass runs.
-// Advantages are those of the CPU bit for bit; sums over rows run in another fixed tree. The first
-// such update takes device memory.
+// With a model on a device the update runs there: rows that are not there yet (rollout->on_device)
+// are copied up once, the finished columns down once, and each pass brings back a few numbers in
+// one copy. The CPU waits once per pass and a fixed number of times per update, and looks at the
+// rows for the report while the first pass runs. Advantages are those of the CPU bit for bit; sums
+// over rows run in another fixed tree. The first such update takes device memory.
 EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsPpoModel *model,
                        EsPpoReport *report);
 

@@ -1,4 +1,5 @@
-// A PPO update on the model's device: the order of queueing, copies and waits.
+// A PPO update on the model's device: the order of queueing, copies and waits. Rows that a device
+// wrote are read where they are; others are copied up.
 //
 // Each pass is queued behind the step before it, and the numbers of both come back in one copy: the
 // CPU waits once per pass, and once after the last step.
@@ -11,8 +12,8 @@
 struct EsPpoDevice {
     EsDevice *device;   // borrowed
     EsRolloutView rows; // of this update
-    void *slab;         // owned, device memory: rows and the arrays below
-    void *rows_slab;    // start of the rows in it
+    void *uploaded;     // owned, device memory: rows that came from the CPU; NULL before the first
+    void *slab;         // owned, device memory: the arrays below
     float *advantage;
     float *value_target;
     double *reference;       // [R, K]
@@ -32,7 +33,6 @@ static size_t lay_out(EsPpoDevice *d, const EsRolloutShape *shape) {
         size_t offset = es_slab_add(&used_bytes, (bytes));                                         \
         d->field = d->slab == NULL ? NULL : (void *)((unsigned char *)d->slab + offset);           \
     } while (0)
-    TAKE(rows_slab, es_rollout_bytes(shape));
     TAKE(advantage, rows * sizeof *d->advantage);
     TAKE(value_target, rows * sizeof *d->value_target);
     TAKE(reference, heads * sizeof *d->reference);
@@ -53,7 +53,6 @@ static EsStatus create_memory(EsDevice *device, const EsRolloutShape *shape, EsP
     d->device = device;
     ES_TRY(es_device_allocate(device, lay_out(d, shape), &d->slab));
     lay_out(d, shape);
-    es_rollout_view_bind(&d->rows, d->rows_slab, shape);
     return es_device_allocate_host(device, sizeof *d->numbers, (void **)&d->numbers);
 }
 
@@ -61,6 +60,7 @@ void es_ppo_device_destroy(EsPpoDevice *d) {
     if (d != NULL) {
         es_device_release_host(d->device, d->numbers);
         es_device_release(d->device, d->slab);
+        es_device_release(d->device, d->uploaded);
         es_release(d);
     }
 }
@@ -82,9 +82,17 @@ static size_t bytes_between(const void *from, const void *to) {
     return (size_t)((const unsigned char *)to - (const unsigned char *)from);
 }
 
-// All columns but the finished ones, in one copy.
-static EsStatus upload(EsPpoDevice *d, EsStream *stream, const EsRollout *rollout) {
-    return es_stream_copy(stream, d->rows_slab, rollout->slab,
+// All columns but the finished ones, in one copy; nothing where they are on the device already.
+static EsStatus place_rows(EsPpoDevice *d, EsStream *stream, const EsRollout *rollout) {
+    if (rollout->on_device != NULL) {
+        d->rows = *rollout->on_device;
+        return ES_STATUS_OK;
+    }
+    if (d->uploaded == NULL) {
+        ES_TRY(es_device_allocate(d->device, rollout->slab_bytes, &d->uploaded));
+    }
+    es_rollout_view_bind(&d->rows, d->uploaded, &rollout->shape);
+    return es_stream_copy(stream, d->uploaded, rollout->slab,
                           bytes_between(rollout->slab, rollout->scaled_reward), ES_COPY_TO_DEVICE);
 }
 
@@ -103,7 +111,7 @@ EsStatus es_ppo_device_finish(EsPpoUpdate *u) {
     ES_TRY(open_memory(u->ppo, model));
     EsPpoDevice *d = u->ppo->device;
     EsAdvantageOptions options = es_ppo_advantage_options(u->ppo);
-    ES_TRY(upload(d, stream, rollout));
+    ES_TRY(place_rows(d, stream, rollout));
     es_ppo_finish_cuda(stream, &d->rows, &options);
     ES_TRY(download(d, stream, rollout));
     ES_TRY(es_stream_synchronize(stream));

@@ -124,6 +124,7 @@ void es_rollout_destroy(EsRollout *rollout) {
 }
 
 void es_rollout_reset(EsRollout *rollout) {
+    rollout->on_device = NULL;
     memset(rollout->slab, 0, rollout->slab_bytes);
     memset(rollout->is_reset, 1, (size_t)rollout->shape.n_envs);
 }

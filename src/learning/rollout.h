@@ -118,6 +118,9 @@ typedef struct EsRollout {
     ES_ROLLOUT_COLUMNS(X)
 #undef X
     int64_t *first_logit; // as in a view
+    // The same rows in device memory, where a device writes them: features and ids are there alone.
+    // Borrowed, until the next es_rollout_reset; NULL: everything is here.
+    const EsRolloutView *on_device;
 } EsRollout;
 
 // Lay the columns out over a slab of es_rollout_bytes, aligned to 64 bytes; nothing is read or
@@ -135,7 +138,8 @@ static inline int64_t es_rollout_row(const EsRollout *rollout, int64_t t, int64_
     return t * rollout->shape.n_envs + env;
 }
 
-// Forget all rows: everything is 0, none is valid. The first rows are marked as resets.
+// Forget all rows: everything is 0, none is valid, none is on a device. The first rows are marked
+// as resets.
 void es_rollout_reset(EsRollout *rollout);
 
 // The environment broke down at step t: this row does not count, the last valid one before it gets

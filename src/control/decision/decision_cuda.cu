@@ -82,7 +82,7 @@ static __device__ float *slot_part(float *raw, int32_t s) {
 // Places and costs: an item for each blueprint of each slot, and one for the slot itself.
 static __device__ void observe_places(const EsGrowthSettings *settings, const EsSeed *seeds,
                                       int32_t first, float *raw) {
-    int64_t left = es_parameters_left(settings, seeds);
+    int64_t left = es_observe_left(settings, seeds);
     const int32_t n_items = ES_N_BLUEPRINT_IDS + 1;
     for (int32_t i = first; i < settings->n_slots * n_items;
          i += (N_SET_WARPS - FIRST_PLACE_WARP) * WARP) {
@@ -131,7 +131,6 @@ static __global__ void observe_set_kernel(EsDecisionView view, EsGrowthState sta
         }
         if (row >= 0) {
             view.rollout.features[row * n_features + d] = raw[d];
-            view.raw[row * n_features + d] = raw[d];
         }
     }
 }

@@ -38,8 +38,7 @@ static Layout lay_out(const EsPolicy *policy, const EsRewardView *reward, size_t
     l.report = es_slab_add(&l.bytes, report_bytes);
     if (rollout != NULL) {
         l.rollout = es_slab_add(&l.bytes, rollout->slab_bytes);
-        l.raw = es_slab_add(&l.bytes, (size_t)rollout->n_rows * (size_t)rollout->shape.n_features *
-                                          sizeof(float));
+        l.raw = es_slab_add(&l.bytes, (size_t)rollout->n_rows * n_scales * sizeof(float));
     }
     return l;
 }
@@ -182,6 +181,11 @@ void es_decision_destroy(EsDecisionDevice *decision) {
         return;
     }
     decision->policy->n_decisions--;
+    EsLearned *learned = &decision->policy->learned;
+    if (learned->rollout != NULL && learned->rollout->on_device == &decision->view.rollout) {
+        learned->rollout->on_device = NULL; // the rows are gone: there is nothing to learn from
+        learned->t = 0;
+    }
     es_graph_capture_destroy(&decision->choose_work.graph_capture);
     es_graph_capture_destroy(&decision->reward_work.graph_capture);
     if (decision->staged != NULL) {
@@ -245,6 +249,10 @@ EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode) {
     // an earlier copy from the staged memory may still be in flight
     ES_TRY(es_stream_synchronize(decision->stream));
     ES_TRY(es_policy_begin(policy, first_episode));
+    if (policy->kind == ES_POLICY_LEARNED) {
+        // it forgot on a stream of its own, and may still read the rows of the round before
+        ES_TRY(es_stream_synchronize(es_policy_network_stream(learned->network)));
+    }
     es_reward_reset(decision->reward);
     stage(decision);
     ES_TRY(es_stream_copy(decision->stream, decision->memory, decision->staged,
@@ -256,21 +264,36 @@ EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode) {
         ES_TRY(
             es_stream_fill(decision->stream, rollout->is_reset, 1, (size_t)rollout->shape.n_envs));
     }
-    // the network forgot on a stream of its own
-    return policy->kind == ES_POLICY_LEARNED
-               ? es_stream_synchronize(es_policy_network_stream(learned->network))
-               : ES_STATUS_OK;
+    return ES_STATUS_OK;
 }
 
-static EsStatus fetch_rows(EsDecisionDevice *decision) {
-    EsLearned *learned = &decision->policy->learned;
+// The columns of the rollout from `first` up to `end`, in one copy.
+static EsStatus fetch_columns(const EsDecisionDevice *decision, const void *first,
+                              const void *end) {
+    const unsigned char *slab = (const unsigned char *)decision->view.rollout.features;
+    size_t at = (size_t)((const unsigned char *)first - slab);
+    size_t bytes = (size_t)((const unsigned char *)end - (const unsigned char *)first);
+    unsigned char *here = decision->policy->learned.rollout->slab;
+    return es_stream_copy(decision->stream, here + at, first, bytes, ES_COPY_TO_HOST);
+}
+
+// Copies all columns that the CPU reads: not features and ids; those of es_rollout_finish are 0.
+static EsStatus fetch_outcomes(const EsDecisionDevice *decision) {
+    const EsLearned *learned = &decision->policy->learned;
     const EsRolloutView *rollout = &decision->view.rollout;
-    size_t raw_bytes =
-        (size_t)rollout->n_rows * (size_t)rollout->shape.n_features * sizeof *learned->raw;
-    ES_TRY(es_stream_copy(decision->stream, learned->rollout->slab, rollout->features,
-                          learned->rollout->slab_bytes, ES_COPY_TO_HOST));
-    return es_stream_copy(decision->stream, learned->raw, decision->view.raw, raw_bytes,
-                          ES_COPY_TO_HOST);
+    size_t n_raw = (size_t)rollout->n_rows * (size_t)learned->features.n_features;
+    ES_TRY(fetch_columns(decision, rollout->is_reset, rollout->scaled_reward));
+    return n_raw == 0 ? ES_STATUS_OK
+                      : es_stream_copy(decision->stream, learned->raw, decision->view.raw,
+                                       n_raw * sizeof *learned->raw, ES_COPY_TO_HOST);
+}
+
+EsStatus es_decision_fetch_rows(EsDecisionDevice *decision) {
+    const EsRolloutView *rollout = &decision->view.rollout;
+    ES_TRY(fetch_columns(decision, rollout->features, rollout->is_reset));
+    ES_TRY(es_stream_synchronize(decision->stream));
+    decision->policy->learned.rollout->on_device = NULL;
+    return ES_STATUS_OK;
 }
 
 EsStatus es_decision_end(EsDecisionDevice *decision) {
@@ -280,15 +303,17 @@ EsStatus es_decision_end(EsDecisionDevice *decision) {
     ES_TRY(es_stream_copy(decision->stream, decision->staged + at, decision->memory + at,
                           decision->staged_bytes - at, ES_COPY_TO_HOST));
     if (learned->rollout != NULL) {
-        ES_TRY(fetch_rows(decision));
+        ES_TRY(fetch_outcomes(decision));
     }
     ES_TRY(es_stream_synchronize(decision->stream));
     memcpy(reward->memory, staged(decision, decision->view.reward.memory), reward->memory_bytes);
     if (learned->rollout != NULL) {
         const int32_t *t = staged(decision, decision->view.t);
         learned->t = t[0];
+        learned->rollout->on_device = &decision->view.rollout;
     }
-    return ES_STATUS_OK;
+    int is_actor = learned->rollout != NULL && learned->ppo == NULL;
+    return is_actor ? es_decision_fetch_rows(decision) : ES_STATUS_OK;
 }
 
 // --- a step ---

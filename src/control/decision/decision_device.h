@@ -89,8 +89,14 @@ void es_decision_receive(EsDecisionDevice *decision, const void *report, EsActio
                          float *rewards);
 
 // Waits, and copies back the reward's memory (es_reward_stability) and, of a policy in training,
-// its rows and observations: es_policy_training_update goes on with them.
+// what the CPU reads of its rows: choices and outcomes, and the observations that a normaliser
+// merges. Features and ids stay where they are, for es_policy_training_update (the rollout's
+// on_device), until the next begin or the decision's end. An actor's rows come back whole:
+// es_policy_training_collect hands them on.
 EsStatus es_decision_end(EsDecisionDevice *decision);
+
+// Brings back what es_decision_end left: all rows are in CPU memory then. Waits.
+EsStatus es_decision_fetch_rows(EsDecisionDevice *decision);
 
 ES_EXTERN_C_END
 

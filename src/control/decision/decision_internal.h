@@ -47,7 +47,7 @@ typedef struct EsDecisionView {
     int32_t has_rollout;
     int32_t *t; // the row that is decided or rewarded next, the same for all [E]
     EsRolloutView rollout;
-    float *raw; // observations                                               [T, E, D]
+    float *raw; // observations, version 1: its normaliser merges them        [T, E, D]
 } EsDecisionView;
 
 typedef struct EsDecisionKernels {

@@ -334,8 +334,8 @@ EsStatus es_learned_create(EsPolicy *policy, const EsPolicySpec *spec, const EsP
     ES_TRY(allocate_step(policy, spec, n_steps));
     ES_TRY(es_rollout_create(&shape, &learned->rollout));
     ES_TRY(es_ppo_create(ppo, &shape, &learned->ppo));
-    ES_TRY(es_policy_network_create(context->device, spec, context->n_envs, n_steps,
-                                    &learned->network));
+    ES_TRY(es_policy_network_create_shared(context->device, spec, context->n_envs, n_steps,
+                                           context->ranks, &learned->network));
     return es_policy_network_initialise(learned->network, context->seed);
 }
 

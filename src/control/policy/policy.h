@@ -40,7 +40,8 @@ typedef struct EsPolicyContext {
     const EsSlot *slots;              // borrowed, in the order of actions
     EsDevice *device;                 // borrowed, for a network
     int64_t n_envs;
-    uint64_t seed; // of draws
+    uint64_t seed;  // of draws
+    EsRanks *ranks; // borrowed: they share the training of a network; NULL: one process
 } EsPolicyContext;
 
 typedef struct EsPolicy EsPolicy;

@@ -266,7 +266,7 @@ static EsActInput build_set_features(Builder *builder, EsPolicyAct *act, const E
     EsActInput pooled = give_normalised(builder, act->observed, "host_norm");
     EsActInput e =
         give_output(builder, add_job(builder, encodings, n_slots, "slot.linear1", slot, K));
-    add_gates(builder, act, encodings);
+    add_gates(builder, act, slots); // which has the fewest tiles of its own
     pooled.source = ES_ACT_POOLED;
     pooled.width = F + 2 * K;
     pooled.members = e.x;

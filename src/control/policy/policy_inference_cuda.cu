@@ -133,21 +133,47 @@ static __global__ void __launch_bounds__(ES_THREADS, 1)
 
 // --- the tail ---
 
-// y[n] = W x + b for this warp's rows of W [N, K], N_ROWS at a time so that their loads overlap;
-// adjacent lanes read adjacent weights. x is in shared memory.
+// Sums of this lane's share of W x for N_ROWS rows of W [N, K] from n0 on: adjacent lanes read
+// adjacent weights, four at a time where K is a multiple of four.
+template <int N_ROWS>
+static __device__ __forceinline__ void add_rows(float (&sum)[N_ROWS], const float *weight,
+                                                const float *x, int width, int n0, int n_outputs) {
+    int lane = (int)threadIdx.x % 32;
+    if (width % 4 == 0) {
+        for (int k = 4 * lane; k < width; k += 4 * 32) {
+            float w[N_ROWS][4];
+#pragma unroll
+            for (int i = 0; i < N_ROWS; i++) {
+                load4<true>(w[i], n0 + i < n_outputs ? weight + (n0 + i) * width : NULL, k, width);
+            }
+#pragma unroll
+            for (int i = 0; i < N_ROWS; i++) {
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    sum[i] = fmaf(w[i][j], x[k + j], sum[i]);
+                }
+            }
+        }
+        return;
+    }
+    for (int k = lane; k < width; k += 32) {
+#pragma unroll
+        for (int i = 0; i < N_ROWS; i++) {
+            float w = n0 + i < n_outputs ? weight[(n0 + i) * width + k] : 0.0f;
+            sum[i] = fmaf(w, x[k], sum[i]);
+        }
+    }
+}
+
+// y[n] = W x + b for this warp's rows of W [N, K], N_ROWS at a time so that their loads overlap.
+// x is in shared memory.
 template <int N_ROWS>
 static __device__ void multiply_rows(float *y, const float *weight, const float *bias,
                                      const float *x, int width, int n_outputs, bool is_rectified) {
     int lane = (int)threadIdx.x % 32;
     for (int n0 = (int)threadIdx.x / 32 * N_ROWS; n0 < n_outputs; n0 += WARPS * N_ROWS) {
         float sum[N_ROWS] = {};
-        for (int k = lane; k < width; k += 32) {
-#pragma unroll
-            for (int i = 0; i < N_ROWS; i++) {
-                float w = n0 + i < n_outputs ? weight[(n0 + i) * width + k] : 0.0f;
-                sum[i] = fmaf(w, x[k], sum[i]);
-            }
-        }
+        add_rows<N_ROWS>(sum, weight, x, width, n0, n_outputs);
 #pragma unroll
         for (int i = 0; i < N_ROWS; i++) {
             float value = es_warp_sum(sum[i]);

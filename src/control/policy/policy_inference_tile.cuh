@@ -114,49 +114,84 @@ static __device__ __forceinline__ void load_observed(float (&to)[4], const EsAct
     }
 }
 
-// Elements k to k + 3 of one member's encoding as they are pooled: the mean of K features stands
-// behind `own` others, the maximum behind the mean; 0 before and beyond.
-template <bool IS_ALIGNED>
-static __device__ __forceinline__ void load_member(float (&to)[4], const EsActInput &in,
-                                                   const float *member, int k) {
-    int own = in.norm_width, K = in.member_width, d = k - own - (k >= own + K ? K : 0);
-    if (IS_ALIGNED) {
-        load4<true>(to, d >= 0 ? member : NULL, d, K);
-    } else {
+// A wider value, or the first; NaN of any stays.
+static __device__ __forceinline__ float larger(float value, float largest, bool is_first) {
+    return is_first || value > largest || value != value ? value : largest;
+}
+
+// Elements k to k + 3 of [ReLU(LN(x)); mean; maximum] of one row; members in their order.
+static __device__ __forceinline__ void
+load_pooled(float (&to)[4], const EsActInput &in, int64_t row, bool is_there, RowNorm norm, int k) {
+    int own = in.norm_width, K = in.member_width;
+    float scale = 1.0f / (float)in.n_members;
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            d = k + i - own - (k + i >= own + K ? K : 0);
-            to[i] = member != NULL && d >= 0 && d < K ? member[d] : 0.0f;
+    for (int i = 0; i < 4; i++) {
+        int d = k + i - own;
+        bool is_mean = d < K;
+        to[i] = 0.0f;
+        if (is_there && d < 0) {
+            to[i] = rectify(
+                normalise(in.x[row * in.pitch + k + i], norm, in.gamma[k + i], in.beta[k + i]));
+        }
+        for (int s = 0; is_there && d >= 0 && d < 2 * K && s < in.n_members; s++) {
+            const float *member = in.members + (row * in.n_members + s) * in.member_pitch;
+            float value = rectify(member[is_mean ? d : d - K]);
+            to[i] = is_mean ? to[i] + scale * value : larger(value, to[i], s == 0);
         }
     }
 }
 
-// Elements k to k + 3 of [ReLU(LN(x)); mean; maximum]; members in their order, NaN of any stays.
-template <bool IS_ALIGNED>
-static __device__ __forceinline__ void
-load_pooled(float (&to)[4], const EsActInput &in, int64_t row, bool is_there, RowNorm norm, int k) {
-    float gamma[4], beta[4], mean[4] = {0.0f, 0.0f, 0.0f, 0.0f}, largest[4];
-    const float *members = is_there ? in.members + row * in.n_members * in.member_pitch : NULL;
-    float scale = 1.0f / (float)in.n_members;
-    load4<IS_ALIGNED>(to, is_there ? in.x + row * in.pitch : NULL, k, in.norm_width);
-    load4<IS_ALIGNED>(gamma, in.gamma, k, in.norm_width);
-    load4<IS_ALIGNED>(beta, in.beta, k, in.norm_width);
-#pragma unroll 4
-    for (int s = 0; s < in.n_members; s++) {
-        float member[4];
-        load_member<IS_ALIGNED>(member, in, is_there ? members + s * in.member_pitch : NULL, k);
+// The same of all rows, where all widths are multiples of four: the four elements are of one part,
+// and loads of several rows and members are in flight.
+template <int M>
+static __device__ __forceinline__ void read_pooled(float (&x)[2 * M][4], const EsActInput &in,
+                                                   const Rows<M> &rows,
+                                                   const RowNorm (&norms)[16 * M], int k) {
+    int own = in.norm_width, K = in.member_width, d = k - own;
+    if (d < 0) {
+        float gamma[4], beta[4];
+        load4<true>(gamma, in.gamma, k, own);
+        load4<true>(beta, in.beta, k, own);
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float value = rectify(member[i]);
-            mean[i] += scale * value;
-            largest[i] = s == 0 || value > largest[i] || value != value ? value : largest[i];
+        for (int i = 0; i < 2 * M; i++) {
+            load4<true>(x[i], rows.of(in.x, in.pitch, i), k, own);
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * M; i++) {
+            RowNorm norm = norms[threadIdx.x % 32 / 4 + 8 * i];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                x[i][j] = rectify(normalise(x[i][j], norm, gamma[j], beta[j]));
+            }
+        }
+        return;
+    }
+    bool is_mean = d < K;
+    float scale = 1.0f / (float)in.n_members;
+    d -= is_mean ? 0 : K;
+#pragma unroll
+    for (int i = 0; i < 2 * M; i++) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            x[i][j] = 0.0f;
         }
     }
+#pragma unroll 2
+    for (int s = 0; s < in.n_members; s++) {
+        float member[2 * M][4];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float own = rectify(normalise(to[i], norm, gamma[i], beta[i]));
-        bool is_own = k + i < in.norm_width, is_mean = k + i < in.norm_width + in.member_width;
-        to[i] = is_own ? own : (is_mean ? mean[i] : largest[i]);
+        for (int i = 0; i < 2 * M; i++) {
+            const float *first = rows.of(in.members, in.n_members * in.member_pitch, i);
+            load4<true>(member[i], first != NULL ? first + s * in.member_pitch : NULL, d, K);
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * M; i++) {
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                float value = rectify(member[i][j]);
+                x[i][j] = is_mean ? x[i][j] + scale * value : larger(value, x[i][j], s == 0);
+            }
+        }
     }
 }
 
@@ -179,13 +214,17 @@ static __device__ __forceinline__ void read_inputs(float (&x)[2 * M][4], const E
                                                    const RowNorm (&norms)[16 * M], int k) {
     constexpr bool is_normal = SOURCE == ES_ACT_NORMALISED || SOURCE == ES_ACT_RESIDUAL;
     float residual[2 * M][4], gamma[4], beta[4];
+    if (SOURCE == ES_ACT_POOLED && IS_ALIGNED) {
+        read_pooled<M>(x, in, rows, norms, k);
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < 2 * M; i++) {
         if (SOURCE == ES_ACT_OBSERVED) {
             load_observed(x[i], in, rows.first + 8 * i, rows.is_there[i], k);
         } else if (SOURCE == ES_ACT_POOLED) {
-            load_pooled<IS_ALIGNED>(x[i], in, rows.first + 8 * i, rows.is_there[i],
-                                    norms[threadIdx.x % 32 / 4 + 8 * i], k);
+            load_pooled(x[i], in, rows.first + 8 * i, rows.is_there[i],
+                        norms[threadIdx.x % 32 / 4 + 8 * i], k);
         } else {
             load4<IS_ALIGNED>(x[i], rows.of(in.x, in.pitch, i), k, in.width);
         }

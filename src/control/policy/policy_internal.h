@@ -29,7 +29,7 @@ typedef struct EsLearned {
     EsRollout *rollout; // owned
     int64_t t;          // the row that is decided or recorded next
     int is_decided;     // it was decided and waits for its reward
-    int is_elsewhere;   // rows are written on a device (decision_device.h) and come back whole
+    int is_elsewhere;   // rows are written on a device (decision_device.h)
 } EsLearned;
 
 struct EsPolicy {

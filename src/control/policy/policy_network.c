@@ -434,6 +434,12 @@ static EsStatus build(EsPolicyNetwork *network) {
 
 EsStatus es_policy_network_create(EsDevice *device, const EsPolicySpec *spec, int64_t n_envs,
                                   int64_t n_steps, EsPolicyNetwork **network_out) {
+    return es_policy_network_create_shared(device, spec, n_envs, n_steps, NULL, network_out);
+}
+
+EsStatus es_policy_network_create_shared(EsDevice *device, const EsPolicySpec *spec, int64_t n_envs,
+                                         int64_t n_steps, EsRanks *ranks,
+                                         EsPolicyNetwork **network_out) {
     *network_out = NULL;
     ES_TRY(es_policy_spec_check(spec));
     ES_TRY(check_sizes(n_envs, n_steps));
@@ -444,6 +450,7 @@ EsStatus es_policy_network_create(EsDevice *device, const EsPolicySpec *spec, in
     network->shape = es_policy_spec_shape(spec);
     network->n_envs = n_envs;
     network->n_steps = n_steps;
+    network->ranks = ranks;
     EsStatus status = build(network);
     if (status != ES_STATUS_OK) {
         es_policy_network_destroy(network);

@@ -19,6 +19,7 @@
 #define ES_CONTROL_POLICY_NETWORK_H
 
 #include "control/rules/set_observation_rules.h"
+#include "distributed/ranks.h"
 #include "learning/ppo.h"
 #include "network/plan/plan.h"
 
@@ -57,6 +58,13 @@ typedef struct EsPolicyNetwork EsPolicyNetwork;
 // ARGUMENT names the invalid field of the spec. The device is borrowed.
 EsStatus es_policy_network_create(EsDevice *device, const EsPolicySpec *spec, int64_t n_envs,
                                   int64_t n_steps, EsPolicyNetwork **network);
+
+// The same on a CPU, with the shards of training divided over the ranks (borrowed; NULL: one
+// process): each runs its own forward and back, outputs and gradients are gathered, and all take
+// the same step. The calls of its PPO model are then collective.
+EsStatus es_policy_network_create_shared(EsDevice *device, const EsPolicySpec *spec, int64_t n_envs,
+                                         int64_t n_steps, EsRanks *ranks,
+                                         EsPolicyNetwork **network);
 void es_policy_network_destroy(EsPolicyNetwork *network);
 
 // Orthogonal weights (gain sqrt 2; 0.01 for the last layer of a head, 0.1 for values, 1 for the

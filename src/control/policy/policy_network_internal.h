@@ -159,9 +159,11 @@ typedef struct EsPolicyActing {
 // Training keeps its rows in the order of shards: environment e is number e % N of shard e / N,
 // with N = ceil(E / 8); the rows of shards that are not full stay 0.
 typedef struct EsPolicyTraining {
-    EsPolicyGraph graph;
-    EsPlan *plan;
+    EsPolicyGraph graph; // of the shards [own.first, own.end)
+    EsPlan *plan;        // with the optimiser's step where this process has all shards
     EsOptimiser *optimiser;
+    EsShare own;
+    float *shards; // owned: of one output at a time, in the order of shards; NULL: all are own
     EsStagingTensor features, blueprints, reset, op, episode, pass;
     EsStagingTensor slots, slot, share;  // version 2
     EsStagingTensor variant[ES_N_HEADS]; // version 2, where there are several
@@ -187,6 +189,7 @@ struct EsPolicyNetwork {
     EsPolicySpec spec;
     EsPolicyShape shape;
     int64_t n_envs, n_steps;
+    EsRanks *ranks; // borrowed: they share the training; NULL: one process
     EsPolicyActing acting;
     EsPolicyTraining *training; // owned; NULL without
 };

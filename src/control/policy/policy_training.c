@@ -20,8 +20,6 @@
 // as published
 #define ADAM_EPSILON 1e-5f
 
-#define ABSENT (-1) // blueprint of a slot that a row's host lacks
-
 // --- the PPO model: life ---
 
 static int is_on_cuda(const EsPolicyNetwork *network) {
@@ -110,6 +108,19 @@ static EsStatus open_optimiser(EsPolicyNetwork *network, EsPolicyTraining *train
     return ES_STATUS_OK;
 }
 
+// Ranks beyond the number of shards run the first one again, and nobody looks at it.
+static EsShare find_own(const EsPolicyNetwork *network) {
+    EsShare own = es_ranks_own(network->ranks, ES_POLICY_SHARDS);
+    return own.first < own.end ? own : (EsShare){0, 1};
+}
+
+// Room for any one output of all shards.
+static EsStatus allocate_shards(const EsPolicyNetwork *network, EsPolicyTraining *training) {
+    int64_t n_rows = ES_POLICY_SHARDS * network->n_steps * training->graph.size.n_rows;
+    int64_t width = ES_MAX(network->shape.n_logits, network->spec.n_slots);
+    return es_allocate(sizeof(float) * (size_t)(n_rows * width), (void **)&training->shards);
+}
+
 static EsStatus allocate_outputs(const EsPolicyNetwork *network, EsOutputs *outputs) {
     size_t bytes = (size_t)(network->n_steps * network->n_envs) * sizeof(float);
     size_t n_logits = (size_t)network->shape.n_logits, n_slots = (size_t)network->spec.n_slots;
@@ -123,19 +134,22 @@ EsStatus es_policy_training_create(EsPolicyNetwork *network) {
     EsPolicyTraining *training = NULL;
     ES_TRY(es_allocate(sizeof *training, (void **)&training));
     network->training = training; // ended with the network
+    training->own = find_own(network);
+    int is_shared = es_ranks_count(network->ranks) > 1;
     EsPolicyGraphSize size = {
         .is_training = 1,
-        .n_shards = ES_POLICY_SHARDS,
+        .n_shards = training->own.end - training->own.first,
         .n_steps = network->n_steps,
         .n_rows = (network->n_envs + ES_POLICY_SHARDS - 1) / ES_POLICY_SHARDS,
     };
     ES_TRY(es_policy_graph_create(&network->spec, size, &training->graph));
     ES_TRY(open_optimiser(network, training));
     EsPlanOptions options = es_plan_defaults();
-    options.optimiser = training->optimiser;
+    options.optimiser = is_shared ? NULL : training->optimiser;
     ES_TRY(es_plan_create(training->graph.graph, network->store, &options, &training->plan));
     ES_TRY(open_staging(network, training));
     ES_TRY(allocate_outputs(network, &training->outputs));
+    ES_TRY(is_shared ? allocate_shards(network, training) : ES_STATUS_OK);
     return is_on_cuda(network) ? es_policy_training_open_device_form(network) : ES_STATUS_OK;
 }
 
@@ -170,15 +184,16 @@ void es_policy_training_destroy(EsPolicyTraining *training) {
     es_release(training->outputs.value);
     es_release(training->outputs.action_value);
     es_release(training->outputs.auxiliary);
+    es_release(training->shards);
     es_release(training);
 }
 
 EsStatus es_policy_training_initialise(EsPolicyTraining *training, EsStream *stream,
                                        uint64_t seed) {
     int32_t *episode = training->episode.host;
-    for (uint32_t g = 0; g < ES_POLICY_SHARDS; g++) {
-        EsRandom4 draw = es_random_draw(seed, g, ES_PURPOSE_DROPOUT, 0, 0);
-        episode[g] = (int32_t)(draw.word[0] & INT32_MAX);
+    for (int64_t g = training->own.first; g < training->own.end; g++) {
+        EsRandom4 draw = es_random_draw(seed, (uint32_t)g, ES_PURPOSE_DROPOUT, 0, 0);
+        episode[g - training->own.first] = (int32_t)(draw.word[0] & INT32_MAX);
     }
     training->has_rows = training->has_outputs = 0;
     ES_TRY(es_staging_send(&training->episode, stream));
@@ -188,17 +203,31 @@ EsStatus es_policy_training_initialise(EsPolicyTraining *training, EsStream *str
 
 // --- rows ---
 
-// Returns the index of rollout row (t, e) among the rows of the shards.
-static int64_t shard_row(const EsPolicyNetwork *network, int64_t t, int64_t e) {
+// Environments of the shards of this rank.
+static EsShare own_envs(const EsPolicyNetwork *network) {
+    const EsPolicyTraining *training = network->training;
+    int64_t N = training->graph.size.n_rows;
+    return (EsShare){ES_MIN(training->own.first * N, network->n_envs),
+                     ES_MIN(training->own.end * N, network->n_envs)};
+}
+
+// Returns the index of rollout row (t, e) among the rows of the shards from `first` on.
+static int64_t row_from(const EsPolicyNetwork *network, int64_t first, int64_t t, int64_t e) {
     int64_t N = network->training->graph.size.n_rows;
-    return (e / N * network->n_steps + t) * N + e % N;
+    return ((e / N - first) * network->n_steps + t) * N + e % N;
+}
+
+// The same among those of this rank, for an environment that it has.
+static int64_t shard_row(const EsPolicyNetwork *network, int64_t t, int64_t e) {
+    return row_from(network, network->training->own.first, t, e);
 }
 
 // The first row_bytes of every row, whose starts are pitch_bytes apart.
 static void scatter_part(const EsPolicyNetwork *network, const EsStagingTensor *staging,
                          const void *rows, size_t pitch_bytes, size_t row_bytes) {
+    EsShare own = own_envs(network);
     for (int64_t t = 0; t < network->n_steps; t++) {
-        for (int64_t e = 0; e < network->n_envs; e++) {
+        for (int64_t e = own.first; e < own.end; e++) {
             size_t to = (size_t)shard_row(network, t, e);
             size_t from = (size_t)(t * network->n_envs + e);
             memcpy((char *)staging->host + to * row_bytes, (const char *)rows + from * pitch_bytes,
@@ -212,16 +241,36 @@ static void scatter(const EsPolicyNetwork *network, const EsStagingTensor *stagi
     scatter_part(network, staging, rows, row_bytes, row_bytes);
 }
 
-static void gather(const EsPolicyNetwork *network, const EsStagingTensor *staging, void *rows,
-                   size_t row_bytes) {
+// Gives every rank an output of all shards; returns where it is.
+static EsStatus gather_shards(const EsPolicyNetwork *network, const EsStagingTensor *staging,
+                              size_t row_bytes, const void **shards) {
+    const EsPolicyTraining *training = network->training;
+    size_t shard_bytes = (size_t)(network->n_steps * training->graph.size.n_rows) * row_bytes;
+    *shards = staging->host;
+    if (training->shards == NULL) {
+        return ES_STATUS_OK;
+    }
+    EsShare own = es_ranks_own(network->ranks, ES_POLICY_SHARDS);
+    memcpy((char *)training->shards + (size_t)own.first * shard_bytes, staging->host,
+           (size_t)(own.end - own.first) * shard_bytes);
+    EsRankColumn column = {training->shards, shard_bytes};
+    *shards = training->shards;
+    return es_ranks_gather(network->ranks, "outputs of the policy", ES_POLICY_SHARDS, &column, 1);
+}
+
+static EsStatus gather(const EsPolicyNetwork *network, const EsStagingTensor *staging, void *rows,
+                       size_t row_bytes) {
+    const void *shards = NULL;
+    ES_TRY(gather_shards(network, staging, row_bytes, &shards));
     for (int64_t t = 0; t < network->n_steps; t++) {
         for (int64_t e = 0; e < network->n_envs; e++) {
-            size_t from = (size_t)shard_row(network, t, e);
+            size_t from = (size_t)row_from(network, 0, t, e);
             size_t to = (size_t)(t * network->n_envs + e);
-            memcpy((char *)rows + to * row_bytes, (const char *)staging->host + from * row_bytes,
+            memcpy((char *)rows + to * row_bytes, (const char *)shards + from * row_bytes,
                    row_bytes);
         }
     }
+    return ES_STATUS_OK;
 }
 
 // Gradients with respect to an output; NULL: nothing depends on it.
@@ -239,9 +288,10 @@ static EsStatus scatter_gradient(const EsPolicyNetwork *network, const EsStaging
 static void scatter_ops(const EsPolicyNetwork *network, const EsRollout *rollout) {
     float *one_hot = network->training->op.host;
     int n_heads = rollout->shape.policy.n_heads;
+    EsShare own = own_envs(network);
     memset(one_hot, 0, es_tensor_bytes(&network->training->op.tensor));
     for (int64_t t = 0; t < network->n_steps; t++) {
-        for (int64_t e = 0; e < network->n_envs; e++) {
+        for (int64_t e = own.first; e < own.end; e++) {
             int op = rollout->action[(t * network->n_envs + e) * n_heads + ES_HEAD_OP];
             if (op >= 0 && op < ES_N_GROWTH_OPS) {
                 one_hot[shard_row(network, t, e) * ES_N_GROWTH_OPS + op] = 1.0f;
@@ -264,42 +314,26 @@ static void scatter_features(const EsPolicyNetwork *network, const EsRollout *ro
                  (D - D_host) * sizeof(float));
 }
 
-// Slots that the row's host lacks (es_policy_training_collect) have no blueprint: theirs becomes
-// that of the first slot, and their weight in the mean 0; those that are there share it.
-static void scatter_shares(const EsPolicyNetwork *network, const EsRollout *rollout) {
-    float *share = network->training->share.host;
-    int32_t *blueprints = network->training->blueprints.host;
-    int S = network->spec.n_slots;
-    for (int64_t row = 0; row < rollout->n_rows; row++) {
-        int64_t to = shard_row(network, row / network->n_envs, row % network->n_envs);
-        int n = 0;
-        for (int s = 0; s < S; s++) {
-            n += rollout->ids[row * S + s] != ABSENT;
-        }
-        for (int s = 0; s < S; s++) {
-            int is_there = rollout->ids[row * S + s] != ABSENT;
-            share[to * S + s] = is_there ? 1.0f / (float)n : 0.0f;
-            blueprints[to * S + s] = rollout->ids[row * S + (is_there ? s : 0)];
-        }
-    }
-}
-
 static EsStatus scatter_choices(const EsPolicyNetwork *network, const EsRollout *rollout) {
     EsPolicyTraining *training = network->training;
     if (!network->spec.is_set) {
         return ES_STATUS_OK;
     }
-    scatter_shares(network, rollout);
-    EsPolicyRowInputs inputs = {
-        .is_set = 1, .n_slots = network->spec.n_slots, .slot = training->slot.host};
+    EsPolicyRowInputs inputs = {.is_set = 1,
+                                .n_slots = network->spec.n_slots,
+                                .slot = training->slot.host,
+                                .share = training->share.host,
+                                .blueprints = training->blueprints.host};
     for (int head = 0; head < ES_N_HEADS; head++) {
         inputs.variant[head] = training->variant[head].host;
     }
+    EsShare own = own_envs(network);
     for (int64_t t = 0; t < network->n_steps; t++) {
-        for (int64_t e = 0; e < network->n_envs; e++) {
-            const int16_t *action = rollout->action + (t * network->n_envs + e) * ES_N_HEADS;
-            es_policy_set_choice(&inputs, shard_row(network, t, e), action[ES_HEAD_OP],
-                                 action[ES_HEAD_SLOT]);
+        for (int64_t e = own.first; e < own.end; e++) {
+            int64_t row = t * network->n_envs + e, to = shard_row(network, t, e);
+            const int16_t *action = rollout->action + row * ES_N_HEADS;
+            es_policy_set_choice(&inputs, to, action[ES_HEAD_OP], action[ES_HEAD_SLOT]);
+            es_policy_set_shares(&inputs, to, rollout->ids + row * rollout->shape.n_ids);
         }
     }
     ES_TRY(es_staging_send(&training->slots, network->stream));
@@ -340,6 +374,7 @@ EsStatus es_policy_training_check_rollout(const EsPolicyNetwork *network,
 static EsStatus begin(void *context, const EsRollout *rollout) {
     EsPolicyNetwork *network = context;
     EsPolicyTraining *training = network->training;
+    ES_ASSERT(rollout->on_device == NULL);
     ES_TRY(es_policy_training_check_rollout(network, &rollout->shape));
     training->has_rows = training->has_outputs = 0;
     scatter_features(network, rollout);
@@ -389,14 +424,29 @@ static EsStatus forward(void *context, uint32_t pass, EsOutputs *outputs) {
     }
     ES_TRY(es_stream_synchronize(stream));
     const EsOutputs *own = &training->outputs;
-    gather(network, &training->logits, own->logits,
-           (size_t)network->shape.n_logits * sizeof(float));
-    gather(network, &training->value, own->value, sizeof(float));
-    gather(network, &training->action_value, own->action_value, sizeof(float));
-    gather(network, &training->contribution, own->auxiliary,
-           (size_t)network->spec.n_slots * sizeof(float));
+    ES_TRY(gather(network, &training->logits, own->logits,
+                  (size_t)network->shape.n_logits * sizeof(float)));
+    ES_TRY(gather(network, &training->value, own->value, sizeof(float)));
+    ES_TRY(gather(network, &training->action_value, own->action_value, sizeof(float)));
+    ES_TRY(gather(network, &training->contribution, own->auxiliary,
+                  (size_t)network->spec.n_slots * sizeof(float)));
     training->has_outputs = 1;
     *outputs = *own;
+    return ES_STATUS_OK;
+}
+
+// Gives every rank the gradients of all shards, and steps: the optimiser sums them in its tree. The
+// plan leaves those of this rank in the first rows.
+static EsStatus step_shared(EsPolicyNetwork *network) {
+    const EsTensor *gradients = &network->store->gradients;
+    EsShare own = es_ranks_own(network->ranks, ES_POLICY_SHARDS);
+    size_t row_bytes = es_tensor_bytes(gradients) / ES_POLICY_SHARDS;
+    char *rows = gradients->data;
+    memmove(rows + (size_t)own.first * row_bytes, rows, (size_t)(own.end - own.first) * row_bytes);
+    EsRankColumn column = {rows, row_bytes};
+    ES_TRY(
+        es_ranks_gather(network->ranks, "gradients of the policy", ES_POLICY_SHARDS, &column, 1));
+    es_optimiser_step(network->training->optimiser, network->stream);
     return ES_STATUS_OK;
 }
 
@@ -415,6 +465,7 @@ static EsStatus step(void *context, const EsOutputs *gradients, float learning_r
     ES_TRY(es_optimiser_set_rates(training->optimiser, stream, &learning_rate, NULL, NULL));
     ES_TRY(es_optimiser_set_clip(training->optimiser, stream, max_norm));
     ES_TRY(es_plan_run_backward(training->plan, stream));
+    ES_TRY(training->shards != NULL ? step_shared(network) : ES_STATUS_OK);
     ES_TRY(es_optimiser_read_norms(training->optimiser, stream, NULL, training->sum_squares,
                                    training->n_nonfinite));
     es_policy_fill_report(training->n_tensors, training->part_of, training->sum_squares,
@@ -452,6 +503,16 @@ EsStatus es_policy_training_record(EsPolicy *policy, const EsGrowthState *state,
     return ES_STATUS_OK;
 }
 
+// The last step's to rows that are on a device; the stream is that of the update.
+static EsStatus send_bootstrap(const EsLearned *learned) {
+    const EsRollout *rollout = learned->rollout;
+    int64_t row = es_rollout_row(rollout, learned->t - 1, 0);
+    return es_stream_copy(es_policy_network_stream(learned->network),
+                          rollout->on_device->bootstrap + row, rollout->bootstrap + row,
+                          (size_t)rollout->shape.n_envs * sizeof *rollout->bootstrap,
+                          ES_COPY_TO_DEVICE);
+}
+
 // Values of the states after the last step, for rows that may go on there.
 static EsStatus bootstrap(EsPolicy *policy, const EsGrowthState *state) {
     EsLearned *learned = &policy->learned;
@@ -468,7 +529,7 @@ static EsStatus bootstrap(EsPolicy *policy, const EsGrowthState *state) {
             rollout->bootstrap[row] = outputs.value[e];
         }
     }
-    return ES_STATUS_OK;
+    return rollout->on_device != NULL ? send_bootstrap(learned) : ES_STATUS_OK;
 }
 
 // Copies row `from` of an actor to row `to`. Slots that the actor's host lacks are copies of its
@@ -490,7 +551,7 @@ static void collect_row(const EsRollout *rows, int64_t to, const EsRollout *acto
     int32_t *ids = rows->ids + to * rows->shape.n_ids;
     for (int64_t s = actor->shape.n_ids; s < rows->shape.n_ids; s++) {
         memcpy(slots + s * ES_SET_OBSERVATION_SLOT, slots, sizeof(float) * ES_SET_OBSERVATION_SLOT);
-        ids[s] = ABSENT;
+        ids[s] = ES_POLICY_ABSENT;
     }
 }
 
@@ -509,6 +570,7 @@ EsStatus es_policy_training_collect(EsPolicy *learner, EsPolicy *actor, const Es
                                     const double *baseline, int64_t first_env, int64_t n_envs) {
     EsRollout *rows = learner->learned.rollout, *own = actor->learned.rollout;
     ES_ASSERT(rows != NULL && own != NULL && !actor->learned.is_decided);
+    ES_ASSERT(rows->on_device == NULL && own->on_device == NULL);
     ES_ASSERT(es_policy_network_spec(actor->learned.network)->is_set);
     ES_ASSERT(own->shape.n_steps <= rows->shape.n_steps && own->shape.n_ids <= rows->shape.n_ids);
     ES_ASSERT(n_envs <= own->shape.n_envs && first_env + n_envs <= rows->shape.n_envs);

@@ -21,7 +21,8 @@ static __global__ void scatter_kernel(EsRolloutShape shape, int64_t shard_envs, 
 }
 
 static __global__ void scatter_ops_kernel(EsRolloutShape shape, int64_t shard_envs,
-                                          const int16_t *action, EsPolicyRowInputs inputs) {
+                                          const int16_t *action, const int32_t *ids,
+                                          EsPolicyRowInputs inputs) {
     int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (row < shape.n_steps * shape.n_envs) {
         int64_t to = es_output_row(&shape, shard_envs, row);
@@ -32,6 +33,7 @@ static __global__ void scatter_ops_kernel(EsRolloutShape shape, int64_t shard_en
         if (inputs.is_set) {
             es_policy_set_choice(&inputs, to, op,
                                  action[row * shape.policy.n_heads + ES_HEAD_SLOT]);
+            es_policy_set_shares(&inputs, to, ids + row * shape.n_ids);
         }
     }
 }
@@ -52,12 +54,13 @@ void es_policy_scatter_cuda(EsStream *stream, const EsRolloutView *rows, int64_t
     if (inputs->is_set) {
         scatter(&launch, rows, shard_envs, Columns{n_own, D - n_own, D}, rows->features,
                 inputs->slots);
+    } else {
+        scatter(&launch, rows, shard_envs, Columns{0, n_ids, n_ids}, rows->ids, inputs->blueprints);
     }
-    scatter(&launch, rows, shard_envs, Columns{0, n_ids, n_ids}, rows->ids, inputs->blueprints);
     scatter(&launch, rows, shard_envs, Columns{0, 1, 1}, rows->is_reset, inputs->is_reset);
     dim3 grid((unsigned)es_ceil_div(rows->n_rows, ES_THREADS));
     launch.start(scatter_ops_kernel, grid, ES_THREADS, rows->shape, shard_envs, rows->action,
-                 *inputs);
+                 rows->ids, *inputs);
 }
 
 // One thread: there are some forty tensors.

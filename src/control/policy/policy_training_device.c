@@ -11,7 +11,8 @@ static EsPolicyRowInputs inputs_of(const EsPolicyNetwork *network) {
                                 .is_set = network->spec.is_set,
                                 .n_slots = network->spec.n_slots,
                                 .slots = training->slots.tensor.data,
-                                .slot = training->slot.tensor.data};
+                                .slot = training->slot.tensor.data,
+                                .share = training->share.tensor.data};
     for (int head = 0; head < ES_N_HEADS; head++) {
         inputs.variant[head] = training->variant[head].tensor.data;
     }

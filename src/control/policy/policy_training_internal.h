@@ -42,6 +42,7 @@ typedef struct EsPolicyRowInputs {
     int is_set, n_slots;
     float *slots;               // [.., S, 66]
     float *slot;                // one-hot of the slot that was drawn      [.., S]
+    float *share;               // weights of slots in their mean          [.., S]
     float *variant[ES_N_HEADS]; // one-hots of variants, NULL: one alone   [.., V], slot: [.., S, V]
 } EsPolicyRowInputs;
 
@@ -63,6 +64,24 @@ static inline ES_HOST_DEVICE void es_policy_set_choice(const EsPolicyRowInputs *
         for (int i = 0; variants != NULL && i < n_rows * n; i++) {
             variants[to * n_rows * n + i] = i % n == variant ? 1.0f : 0.0f;
         }
+    }
+}
+
+#define ES_POLICY_ABSENT (-1) // blueprint of a slot that a row's host lacks
+
+// Blueprints and shares of version 2 for row `to`, from the ids [S] of a rollout's row. Slots that
+// the row's host lacks (es_policy_training_collect) have no blueprint: theirs becomes that of the
+// first slot, and their weight in the mean 0; those that are there share it.
+static inline ES_HOST_DEVICE void es_policy_set_shares(const EsPolicyRowInputs *inputs, int64_t to,
+                                                       const int32_t *ids) {
+    int S = inputs->n_slots, n = 0;
+    for (int s = 0; s < S; s++) {
+        n += ids[s] != ES_POLICY_ABSENT;
+    }
+    for (int s = 0; s < S; s++) {
+        int is_there = ids[s] != ES_POLICY_ABSENT;
+        inputs->share[to * S + s] = is_there ? 1.0f / (float)n : 0.0f;
+        inputs->blueprints[to * S + s] = ids[is_there ? s : 0];
     }
 }
 

@@ -114,12 +114,19 @@ static inline ES_HOST_DEVICE float es_observe_rate(const EsGrowthSettings *setti
     }
 }
 
+// Parameters that the budget leaves, as a policy sees them; INT64_MAX: no limit.
+static inline ES_HOST_DEVICE int64_t es_observe_left(const EsGrowthSettings *settings,
+                                                     const EsSeed *seeds) {
+    return settings->hidden_inputs == ES_HIDE_BUDGET ? INT64_MAX
+                                                     : es_parameters_left(settings, seeds);
+}
+
 // The learning rate, the budget, the dwell table, the gates and the number of slots.
 static inline ES_HOST_DEVICE void es_set_observe_settings(const EsGrowthSettings *settings,
                                                           const EsGrowthEnv *env,
                                                           const EsSeed *seeds, float *out) {
     int64_t grown = es_seeds_parameters(settings, seeds), host = settings->n_host_parameters;
-    int64_t left = es_parameters_left(settings, seeds);
+    int64_t left = es_observe_left(settings, seeds);
     int has_budget = left != INT64_MAX;
     int32_t cooling = settings->embargo_dwell + settings->reset_dwell;
     out[ES_SET_HOST_RATE] = es_observe_rate(settings, env->step);
@@ -217,16 +224,23 @@ static inline ES_HOST_DEVICE void es_set_observe_seed(const EsGrowthSettings *se
                                  : 0.0f;
 }
 
-// The place of the slot, and the cost of a gate there. `left` is es_parameters_left.
+// The place of the slot, and the cost of a gate there. `left` is es_observe_left. A slot whose
+// place is hidden has its number instead.
 static inline ES_HOST_DEVICE void es_set_observe_place(const EsGrowthSettings *settings, int32_t s,
                                                        int64_t left, float *out) {
     int32_t depth = settings->slot_column[s] + 1, pool = settings->slot_pool[s];
+    out[ES_SET_SLOT_GATE] = es_observe_budget_share(settings->gate_parameters[s], left);
+    if (settings->hidden_inputs == ES_HIDE_PLACE) {
+        out[ES_SET_SLOT_DEPTH] = (float)(s + 1) / ES_SLOTS_MAX;
+        out[ES_SET_SLOT_CHANNELS] = out[ES_SET_SLOT_SIDE] = 0.0f;
+        out[ES_SET_SLOT_BEFORE_POOL] = out[ES_SET_SLOT_AFTER_POOL] = 0.0f;
+        return;
+    }
     out[ES_SET_SLOT_DEPTH] = es_observe_dwell(depth, settings->n_blocks);
     out[ES_SET_SLOT_CHANNELS] = es_observe_logarithm((float)settings->slot_channels[s]);
     out[ES_SET_SLOT_SIDE] = es_observe_logarithm((float)settings->slot_side[s]);
     out[ES_SET_SLOT_BEFORE_POOL] = pool == ES_SLOT_POOL_BEFORE ? 1.0f : 0.0f;
     out[ES_SET_SLOT_AFTER_POOL] = pool == ES_SLOT_POOL_AFTER ? 1.0f : 0.0f;
-    out[ES_SET_SLOT_GATE] = es_observe_budget_share(settings->gate_parameters[s], left);
 }
 
 // The costs of a blueprint in the slot.
@@ -244,7 +258,7 @@ static inline ES_HOST_DEVICE void es_set_observe_cost(const EsGrowthSettings *se
 static inline ES_HOST_DEVICE void es_set_observe(const EsGrowthSettings *settings,
                                                  const EsGrowthEnv *env, const EsSeed *seeds,
                                                  float *features, int32_t *blueprints) {
-    int64_t left = es_parameters_left(settings, seeds);
+    int64_t left = es_observe_left(settings, seeds);
     es_set_observe_host(settings, env, seeds, features);
     for (int32_t s = 0; s < settings->n_slots; s++) {
         float *out =

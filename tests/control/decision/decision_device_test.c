@@ -118,7 +118,7 @@ static void compare_rows(DecisionPair *pair) {
     ES_ROLLOUT_COLUMNS(X)
 #undef X
     expect_bytes(pair, "an observation", here->raw, there->raw,
-                 (size_t)(rollout->n_rows * S->n_features) * sizeof(float));
+                 (size_t)(rollout->n_rows * here->features.n_features) * sizeof(float));
 #undef S
 }
 
@@ -164,6 +164,7 @@ static void play_learned(DecisionPair *pair, const LearnedCase *wanted) {
             }
         }
         pair_end_round(pair);
+        REQUIRE_OK(es_decision_fetch_rows(pair->decision));
         compare_rows(pair);
         count_rows(pair->here->learned.rollout, &n_broken, &n_ended, &n_reset);
     }
@@ -245,6 +246,39 @@ static EsRollout *play_network(DecisionPair *pair, const LearnedCase *wanted, in
     return pair->there->learned.rollout;
 }
 
+// Updates from rows that are on the device and from the same rows in CPU memory have equal bits.
+static void compare_updates(DecisionPair *there, DecisionPair *here) {
+    DecisionPair *const pairs[] = {there, here};
+    int64_t sent_bytes[2];
+    EsPpoReport reports[2];
+    float *weights[2];
+    size_t bytes = 0;
+    EXPECT(there->there->learned.rollout->on_device != NULL);
+    EXPECT(here->there->learned.rollout->on_device == NULL);
+    for (int i = 0; i < 2; i++) {
+        EsPolicy *policy = pairs[i]->there;
+        const EsTensor *slab = &es_policy_network_store(policy->learned.network)->parameters;
+        bytes = es_tensor_bytes(slab);
+        weights[i] = malloc(bytes);
+        memset(&reports[i], 0, sizeof reports[i]);
+        EsDeviceCounters before = es_device_counters(pairs[i]->cuda);
+        REQUIRE_OK(es_policy_training_update(policy, &pairs[i]->hosts.state, &reports[i]));
+        EsDeviceCounters counted = es_device_counters_since(pairs[i]->cuda, before);
+        sent_bytes[i] = counted.copied_bytes[ES_COPY_TO_DEVICE];
+        fetch_bytes(pairs[i], weights[i], slab->data, bytes);
+        EXPECT(reports[i].n_epochs >= 1 && !reports[i].is_skipped);
+    }
+    EXPECT(memcmp(&reports[0], &reports[1], sizeof reports[0]) == 0);
+    EXPECT(memcmp(weights[0], weights[1], bytes) == 0);
+    // rows go up, or the values after the last step alone
+    const EsRollout *rows = here->there->learned.rollout;
+    int64_t last_bytes = rows->shape.n_envs * (int64_t)sizeof(float);
+    int64_t rows_bytes = (unsigned char *)rows->scaled_reward - (unsigned char *)rows->slab;
+    EXPECT_EQ(sent_bytes[0] - last_bytes, sent_bytes[1] - rows_bytes);
+    free(weights[0]);
+    free(weights[1]);
+}
+
 static void compare_networks(int version) {
     static DecisionPair first, second;
     const LearnedCase wanted = {.version = version, .n_slots = 3, .n_envs = 6};
@@ -252,18 +286,17 @@ static void compare_networks(int version) {
     EsRollout *a = play_network(&first, &wanted, 0, &n_other, NULL);
     EsRollout *b = play_network(&second, &wanted, 1, &n_other, NULL);
     const EsRollout *cpu = first.here->learned.rollout;
+    REQUIRE_OK(es_decision_fetch_rows(second.decision));
     size_t n_rows = (size_t)cpu->n_rows, D = (size_t)cpu->shape.n_features;
     EXPECT(n_other * 100 <= 2 * first.n_steps * 6);
-    EXPECT(memcmp(cpu->features, a->features, n_rows * D * sizeof(float)) == 0);
+    EXPECT(memcmp(cpu->features, b->features, n_rows * D * sizeof(float)) == 0);
     EXPECT(memcmp(cpu->reward, a->reward, n_rows * sizeof(float)) == 0);
     EXPECT(memcmp(cpu->is_valid, a->is_valid, n_rows) == 0);
     EXPECT(memcmp(cpu->is_reset, a->is_reset, n_rows) == 0);
     EXPECT(share_of_bound(cpu->value, a->value, cpu->n_rows) <= 1);
-    EXPECT(a->slab_bytes == b->slab_bytes && memcmp(a->slab, b->slab, a->slab_bytes) == 0);
-    // the rows that came back teach as those of the CPU do
-    EsPpoReport report;
-    REQUIRE_OK(es_policy_training_update(first.there, &first.hosts.state, &report));
-    EXPECT(report.n_epochs >= 1 && !report.is_skipped);
+    size_t seen_bytes = (size_t)((unsigned char *)a->is_reset - (unsigned char *)a->slab);
+    EXPECT(memcmp(a->is_reset, b->is_reset, a->slab_bytes - seen_bytes) == 0);
+    compare_updates(&first, &second);
     pair_destroy(&first);
     pair_destroy(&second);
 }
@@ -289,6 +322,7 @@ TEST(agreement) {
         int64_t n_other = 0;
         EsRollout *r = play_network(&pair, &wanted, 0, &n_other, acted);
         EXPECT_EQ(r->n_rows, (int64_t)ES_COUNT_OF(acted));
+        REQUIRE_OK(es_decision_fetch_rows(pair.decision));
         EXPECT_NEAR(compare_agreement(pair.there, acted, BOUND), 0, BOUND);
         EXPECT(pair.n_narrowed > 10);
         pair_destroy(&pair);
@@ -386,11 +420,7 @@ static StepCost count_step_of(const char *text, int version, int32_t n_envs) {
     EsDeviceCounters before = es_device_counters(pair.cuda);
     REQUIRE_OK(queue_choose(&pair));
     REQUIRE_OK(queue_reward(&pair));
-    EsDeviceCounters after = es_device_counters(pair.cuda);
-    StepCost cost = {{.n_allocations = after.n_allocations - before.n_allocations,
-                      .n_synchronizations = after.n_synchronizations - before.n_synchronizations,
-                      .n_copies = after.n_copies - before.n_copies,
-                      .n_launches = after.n_launches - before.n_launches},
+    StepCost cost = {es_device_counters_since(pair.cuda, before),
                      es_decision_replays(pair.decision).n_replays - n_replays};
     REQUIRE_OK(es_stream_synchronize(pair.stream));
     pair_destroy(&pair);

@@ -380,6 +380,37 @@ TEST(a_slot_is_where_it_is) {
     }
 }
 
+// Hidden inputs change, and nothing beside them.
+TEST(hidden_inputs_are_hidden) {
+    static RandomLife life;
+    static float whole[sizeof features / sizeof *features];
+    int n_differ[2] = {0, 0};
+    for (uint32_t world = 0; world < 50; world++) {
+        life_begin(&life, 29, world);
+        outline(&life);
+        EsGrowthSettings *g = &life.settings;
+        life_measure(&life);
+        es_set_observe(g, &life.env, life.seeds, whole, blueprints);
+        for (int32_t hidden = ES_HIDE_BUDGET; hidden <= ES_HIDE_PLACE; hidden++) {
+            g->hidden_inputs = hidden;
+            es_set_observe(g, &life.env, life.seeds, features, blueprints);
+            for (int i = 0; i < 39 + 66 * g->n_slots; i++) {
+                int s = (i - 39) / 66, k = i < 39 ? -1 : (i - 39) % 66;
+                int is_budget = (i >= 26 && i <= 28) || k >= 52, is_place = k >= 0 && k <= 4;
+                int is_hidden = hidden == ES_HIDE_BUDGET ? is_budget : is_place;
+                n_differ[hidden - 1] += features[i] != whole[i];
+                EXPECT(is_hidden || features[i] == whole[i]);
+                EXPECT(hidden != ES_HIDE_BUDGET || !is_budget ||
+                       features[i] == (i == 28 ? 2.0f : 0.0f) || features[i] == -1.0f);
+                EXPECT(hidden != ES_HIDE_PLACE || !is_place ||
+                       features[i] == (k == 0 ? (float)(s + 1) / 16 : 0.0f));
+            }
+        }
+        g->hidden_inputs = ES_HIDE_NONE;
+    }
+    EXPECT(n_differ[0] > 100 && n_differ[1] > 100);
+}
+
 // An episode ten times as long, with all times ten times as long, looks the same.
 TEST(times_are_shares) {
     EsGrowthSettings settings = es_growth_settings_tiny(2, 10);
