@@ -211,10 +211,13 @@ static EsStatus run_to_decision(EsGrowth *growth) {
     return receive(growth, ES_GROWTH_MEASURED);
 }
 
+// The mirror begins the episode, too, for those who plant seeds in it.
 static EsStatus reset(EsGrowth *growth, int64_t first_episode) {
     EsGrowthOnDevice *d = growth->on_device;
     d->n_received = d->n_collected; // copies in flight belong to a finished episode
-    return queue_reset(growth, first_episode);
+    ES_TRY(queue_reset(growth, first_episode));
+    es_lifecycle_reset(&growth->shown.state, &growth->options.settings);
+    return ES_STATUS_OK;
 }
 
 // The mirror goes through the same rules as the device: equal bits without a copy back.
@@ -244,6 +247,16 @@ static EsStatus adopt_state(EsGrowth *growth) {
     return es_stream_copy(growth->stream, d->live, growth->slab,
                           es_growth_state_bytes(d->arrays.n_envs, d->arrays.n_slots),
                           ES_COPY_TO_DEVICE);
+}
+
+// The mirror has a seed more. The weights of all environments follow their requests once more: the
+// same bits as before, and those of the seed.
+static EsStatus plant(EsGrowth *growth, int64_t env) {
+    (void)env;
+    ES_TRY(adopt_state(growth));
+    es_growth_cuda_weights(&growth->on_device->arrays, growth->stream, 0);
+    ES_TRY(es_stream_synchronize(growth->stream)); // the next seed changes the mirror again
+    return es_device_status(growth->device);
 }
 
 // --- trials that the CPU asks for ---
@@ -329,6 +342,7 @@ const EsGrowthBackend *es_growth_backend_cuda(void) {
                                             .reset = reset,
                                             .decide = decide,
                                             .advance = run_to_decision,
+                                            .plant = plant,
                                             .settle_prunes = settle_prunes,
                                             .adopt_state = adopt_state,
                                             .begin_trials = begin_trials,

@@ -60,6 +60,10 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
                        (long long)options->step_batches, options->gradient_stride,
                        options->plan_capacity);
     }
+    if (es_device_info(device)->kind != ES_DEVICE_CPU && es_ranks_count(options->ranks) > 1) {
+        return ES_FAIL(UNSUPPORTED, "%d ranks: several share a run on the CPU alone",
+                       es_ranks_count(options->ranks));
+    }
     if (es_device_info(device)->kind == ES_DEVICE_CPU && options->precision != ES_DTYPE_F32) {
         return ES_FAIL(UNSUPPORTED, "the CPU computes in F32; %s is asked for",
                        es_dtype_name(options->precision));
@@ -221,7 +225,8 @@ static EsStatus create_slabs(EsGrowth *growth) {
 static EsStatus create_workers(EsGrowth *growth) {
     size_t n_spans = (size_t)es_growth_plans_max_spans(&growth->model);
     growth->n_workers = es_thread_pool_size(es_stream_pool(growth->stream));
-    growth->has_team = es_growth_team_share(growth->n_workers, growth->options.n_envs) > 0;
+    growth->has_team =
+        es_growth_team_share(growth->n_workers, growth->own.end - growth->own.first) > 0;
     int n_made = growth->n_workers + growth->has_team;
     ES_TRY(es_allocate(sizeof *growth->workers * (size_t)n_made, (void **)&growth->workers));
     for (int w = 0; w < n_made; w++) {
@@ -392,6 +397,7 @@ static EsStatus run_to_decision(EsGrowth *growth) {
     es_profile_range_begin(growth->device, NULL, "validate");
     ES_TRY(es_growth_validate(growth));
     es_profile_range_end(growth->device, NULL);
+    ES_TRY(es_growth_gather_step(growth));
     int64_t start_ns = es_clock_ns();
     es_profile_range_begin(growth->device, NULL, "measure");
     es_lifecycle_measure(&growth->shown.state, settings, growth->loss_row, growth->accuracy_row);
@@ -419,6 +425,12 @@ static EsStatus reset_on_cpu(EsGrowth *growth, int64_t first_episode) {
     return ES_STATUS_OK;
 }
 
+// Also of seeds planted before: the same bits again.
+static EsStatus plant_on_cpu(EsGrowth *growth, int64_t env) {
+    es_growth_weights_update_env(growth, env);
+    return ES_STATUS_OK;
+}
+
 static EsStatus decide_on_cpu(EsGrowth *growth, const EsAction *actions) {
     es_lifecycle_apply(&growth->shown.state, &growth->options.settings, actions);
     es_lifecycle_tick(&growth->shown.state, &growth->options.settings);
@@ -432,6 +444,7 @@ static const EsGrowthBackend cpu_backend = {.create = create_on_cpu,
                                             .reset = reset_on_cpu,
                                             .decide = decide_on_cpu,
                                             .advance = run_to_decision,
+                                            .plant = plant_on_cpu,
                                             .begin_trials = es_growth_begin_trials,
                                             .prepare_trial = es_growth_prepare_trial,
                                             .run_trials = es_growth_run_trials,
@@ -455,6 +468,7 @@ EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *datas
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate(sizeof *growth, (void **)&growth));
     growth->options = *options;
+    growth->own = es_ranks_own(options->ranks, options->n_envs);
     growth->device = device;
     ES_TRY_GOTO(create_model(growth, dataset));
     ES_TRY_GOTO(create_slabs(growth));
@@ -526,9 +540,6 @@ EsStatus es_growth_plant(EsGrowth *growth, int64_t env, int slot, int blueprint,
         return ES_FAIL(ARGUMENT, "no seed of blueprint %d and style %d can stand in slot %d",
                        blueprint, style, slot);
     }
-    if (growth->on_device != NULL) {
-        return ES_FAIL(UNSUPPORTED, "seeds are planted on the CPU alone");
-    }
     ES_ASSERT(state->env.step[env] == 1);
     EsAction action = es_action_wait();
     action.head[ES_HEAD_SLOT] = (int8_t)slot;
@@ -544,8 +555,7 @@ EsStatus es_growth_plant(EsGrowth *growth, int64_t env, int slot, int blueprint,
     host.n_fossils++;
     es_seed_store(&state->seed, i, &seed);
     es_growth_env_store(&state->env, (size_t)env, &host);
-    es_growth_weights_update_env(growth, env); // also those planted before: the same bits again
-    return ES_STATUS_OK;
+    return growth->backend->plant(growth, env);
 }
 
 EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions) {
@@ -554,6 +564,16 @@ EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions) {
                        growth->options.settings.episode_steps);
     }
     return growth->backend->decide(growth, actions);
+}
+
+EsStatus es_growth_decide_prepared(EsGrowth *growth, const EsAction *actions,
+                                   EsSeedPreparation *preparation) {
+    growth->preparation = preparation;
+    EsStatus status = es_growth_decide(growth, actions);
+    growth->preparation = NULL;
+    ES_TRY(status);
+    return preparation != NULL ? es_seed_preparation_adopt(preparation, growth->plans)
+                               : ES_STATUS_OK;
 }
 
 EsStatus es_growth_advance(EsGrowth *growth) {
@@ -727,21 +747,54 @@ static EsStatus read_row(EsGrowth *growth, const EsTensor *slab, int64_t env, in
 EsStatus es_growth_read_weights(EsGrowth *growth, int64_t env, float *parameters, float *states) {
     const EsGrowthLayout *layout = &growth->model.layout;
     const EsStore *store = growth->evaluated;
-    ES_TRY(read_row(growth, &store->parameters, env, layout->n_parameters, parameters));
-    ES_TRY(read_row(growth, &store->states, env, layout->n_states, states));
-    return es_stream_synchronize(growth->stream);
+    if (env >= growth->own.first && env < growth->own.end) {
+        ES_TRY(read_row(growth, &store->parameters, env, layout->n_parameters, parameters));
+        ES_TRY(read_row(growth, &store->states, env, layout->n_states, states));
+        ES_TRY(es_stream_synchronize(growth->stream));
+    }
+    EsRanks *ranks = growth->options.ranks;
+    int owner = es_ranks_owner(ranks, growth->options.n_envs, env);
+    ES_TRY(es_ranks_broadcast(ranks, "weights", owner, parameters,
+                              sizeof *parameters * (size_t)layout->n_parameters));
+    return es_ranks_broadcast(ranks, "running statistics", owner, states,
+                              sizeof *states * (size_t)layout->n_states);
+}
+
+// Rows belong to ranks: each hashes its own, and all join them in order.
+static EsStatus append_slab(EsGrowth *growth, EsStateHash *hash, const EsTensor *slab,
+                            uint64_t *rows) {
+    EsTensor own = es_tensor_slice(slab, 0, growth->own.first, growth->own.end - growth->own.first);
+    EsRankColumn column = {rows, sizeof *rows};
+    ES_TRY(es_state_hash_rows(hash, growth->stream, &own, rows + growth->own.first));
+    ES_TRY(
+        es_ranks_gather(growth->options.ranks, "state hash", growth->options.n_envs, &column, 1));
+    es_state_hash_join(hash, rows, slab->dim[1] > 0 ? growth->options.n_envs : 0);
+    return ES_STATUS_OK;
+}
+
+static EsStatus append_counts(EsGrowth *growth, EsStateHash *hash, const EsTensor *counts) {
+    size_t row_bytes = es_tensor_bytes(counts) / (size_t)growth->options.n_envs;
+    EsRankColumn column = {counts->data, row_bytes};
+    ES_TRY(es_ranks_gather(growth->options.ranks, "counts", growth->options.n_envs, &column, 1));
+    es_state_hash_append_bytes(hash, counts->data, es_tensor_bytes(counts));
+    return ES_STATUS_OK;
 }
 
 EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash) {
     const EsTensor *slabs[SLABS_MAX];
     int n = list_slabs(growth, slabs);
-    for (int i = 0; i < n; i++) {
-        ES_TRY(es_state_hash_append(hash, growth->stream, slabs[i]));
+    uint64_t *rows = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_allocate(sizeof *rows * (size_t)growth->options.n_envs, (void **)&rows));
+    for (int i = 0; i < n && status == ES_STATUS_OK; i++) {
+        status = append_slab(growth, hash, slabs[i], rows);
     }
+    es_release(rows);
+    ES_TRY(status);
     const EsTensor *const counts[] = {&growth->adam_steps, &growth->average.n_updates};
     for (size_t i = 0; i < ES_COUNT_OF(counts); i++) {
         if (counts[i]->data != NULL) {
-            es_state_hash_append_bytes(hash, counts[i]->data, es_tensor_bytes(counts[i]));
+            ES_TRY(append_counts(growth, hash, counts[i]));
         }
     }
     es_state_hash_append_bytes(

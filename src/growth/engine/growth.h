@@ -5,7 +5,9 @@
 // is wanted; the state (seed_fields.h) then says everything a policy may know, and masks hold the
 // legal actions. On the CPU a thread trains whole hosts, each with the plan of its own topology; on
 // a GPU all of them train in the same launches (growth_device.h). Results do not depend on the
-// number of threads, nor an environment's on the others.
+// number of threads, nor an environment's on the others. With several ranks (distributed/ranks.h)
+// create, save and load are each rank's own, all other calls that train, evaluate or read weights
+// are collective.
 //
 //     EsGrowth *growth; ES_TRY(es_growth_create(&options, &dataset, device, &growth));
 //     ES_TRY(es_growth_reset(growth, first_episode));
@@ -18,6 +20,7 @@
 #ifndef ES_GROWTH_GROWTH_H
 #define ES_GROWTH_GROWTH_H
 
+#include "distributed/ranks.h"
 #include "growth/engine/growth_plans.h"
 #include "growth/engine/lifecycle.h"
 #include "network/state_hash.h"
@@ -49,6 +52,9 @@ typedef struct EsGrowthOptions {
     // it returns 1 the hosts stop, and the call that trains them is INTERRUPTED.
     int (*is_stopped)(void *context);
     void *context; // of is_stopped
+    // Borrowed; NULL: one process. On the CPU each rank trains and validates its share of the
+    // environments and then has the measurements of all; weights stay with their owner.
+    EsRanks *ranks;
 } EsGrowthOptions;
 
 // A host's defaults with these slots: batch 128 (tiny 64), 8 batches, 2,000 images, SGD 0.01 with
@@ -64,6 +70,7 @@ EsDtype es_growth_auto_precision(const EsDeviceInfo *device);
 EsLearningRateSchedule es_growth_schedule(const EsGrowthOptions *options);
 
 typedef struct EsGrowth EsGrowth;
+typedef struct EsSeedPreparation EsSeedPreparation;
 
 // Data set and device are borrowed; on a CPU the device's pool trains the hosts, and nothing else
 // may use it during calls. UNSUPPORTED when the device cannot run this host, and why.
@@ -75,8 +82,7 @@ void es_growth_destroy(EsGrowth *growth);
 // decision.
 EsStatus es_growth_reset(EsGrowth *growth, int64_t first_episode);
 
-// The same without the first step, which es_growth_advance runs; before it, on the CPU, hosts may
-// get seeds.
+// The same without the first step, which es_growth_advance runs; before it hosts may get seeds.
 EsStatus es_growth_begin(EsGrowth *growth, int64_t first_episode);
 
 // A seed that the host has from its first step on, as a fossil with fresh weights: how a topology
@@ -91,6 +97,11 @@ EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions);
 // the measurements in the state are then still those behind the decision.
 EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions);
 EsStatus es_growth_advance(EsGrowth *growth);
+
+// The first half with seeds and graphs that were made ready before (seed_preparation.h), or with
+// none; the same bits either way. It takes the graphs out of the preparation.
+EsStatus es_growth_decide_prepared(EsGrowth *growth, const EsAction *actions,
+                                   EsSeedPreparation *preparation);
 
 // After the rewards of a decision: take the prunes [E] that they account for off the state
 // (es_reward_settled_prunes).
@@ -165,7 +176,7 @@ EsStatus es_growth_episode_bytes(EsGrowth *growth, int64_t n_episodes, int n_see
 
 // Copies one environment's parameters and running statistics, as many as the model's layout says,
 // to the caller's memory: those that validation measured, the averaged ones where the recipe has
-// an average. Waits for a GPU.
+// an average. Waits for a GPU; collective.
 EsStatus es_growth_read_weights(EsGrowth *growth, int64_t env, float *parameters, float *states);
 
 // Id of the episode that an environment is in.

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "growth/engine/growth_device.h"
+#include "growth/engine/seed_preparation.h"
 #include "network/plan/plan_host.h"
 
 // images of one evaluation run
@@ -73,6 +74,7 @@ typedef struct EsGrowthBackend {
     EsStatus (*reset)(EsGrowth *growth, int64_t first_episode); // advance comes next
     EsStatus (*decide)(EsGrowth *growth, const EsAction *actions);
     EsStatus (*advance)(EsGrowth *growth);
+    EsStatus (*plant)(EsGrowth *growth, int64_t env); // the requests of a seed in the small state
     EsStatus (*settle_prunes)(EsGrowth *growth); // after the mirror changed; NULL: there is none
     EsStatus (*adopt_state)(EsGrowth *growth);   // likewise, for all of the small state
     void (*begin_trials)(EsGrowth *growth);      // before the first of a set
@@ -93,6 +95,7 @@ struct EsGrowth {
     const EsGrowthBackend *backend; // constant
     EsGrowthOptions options;
     EsGrowthModel model;
+    EsShare own;                             // environments that this rank trains
     EsDevice *device;                        // borrowed
     EsStream *stream;                        // owned
     EsStore *store;                          // owned
@@ -110,6 +113,7 @@ struct EsGrowth {
     EsGraph
         *seed_graphs[ES_SLOTS_MAX][ES_BLUEPRINT_END]; // owned: initial values of seeds that fit,
     EsGraph *gate_graphs[ES_SLOTS_MAX];               // owned: and of gate networks
+    const EsSeedPreparation *preparation;             // borrowed, during a decision; NULL without
     // one for each thread, and behind them the team of all threads where it is of use
     EsGrowthWorker *workers; // owned [n_workers + has_team]
     int n_workers, has_team; // threads
@@ -148,7 +152,10 @@ EsBlendMode es_growth_blend_mode(const EsGrowth *growth, int64_t env, int slot);
 void es_growth_bind_slots(const EsGrowth *growth, EsGrowthWorker *worker, const EsGrowthPlan *plan,
                           int64_t env);
 
-// growth_train.c: all batches of a step, in every environment.
+// growth_train.c: what an environment of this state trains with.
+EsTopology es_growth_topology(const EsGrowthState *state, int64_t env);
+
+// growth_train.c: all batches of a step, in every environment of this rank.
 EsStatus es_growth_train(EsGrowth *growth);
 
 // growth_train.c: how many of n hosts or trials the team runs: those left over when all threads
@@ -162,13 +169,27 @@ int64_t es_growth_alone(const EsGrowth *growth, int64_t n);
 // growth_train.c: makes room for a plan in every worker.
 EsStatus es_growth_reserve(EsGrowth *growth, const EsGrowthPlan *plan);
 
-// growth_validate.c: validation and ablations; fills results, accuracy, loss_row, accuracy_row.
+// growth_validate.c: validation and ablations; fills results, accuracy, loss_row, accuracy_row of
+// this rank's environments.
 EsStatus es_growth_validate(EsGrowth *growth);
+
+// growth_validate.c: gives every rank what the others have measured in a step.
+EsStatus es_growth_gather_step(EsGrowth *growth);
 
 // growth_validate.c: the CPU's half of trials, for its backend.
 void es_growth_begin_trials(EsGrowth *growth);
 EsStatus es_growth_prepare_trial(EsGrowth *growth, EsGrowthTrial *trial);
 EsStatus es_growth_run_trials(EsGrowth *growth);
+
+// growth_weights.c: a graph of nothing but the parameters of one module, at their places in the
+// slab: of a seed, or with ES_NO_SEED of the slot's gate network.
+EsStatus es_growth_module_graph(const EsGrowthModel *model, int slot, int blueprint,
+                                EsGraph **graph);
+
+// seed_preparation.c: the prepared weights of a slot, from the start of its region on; NULL when
+// there are none for the seed, episode and step that the environment is at now.
+const float *es_seed_preparation_values(const EsSeedPreparation *preparation,
+                                        const EsGrowth *growth, int64_t env, int slot);
 
 // growth_weights.c: fresh hosts for new episodes, and the requests that the rules left.
 EsStatus es_growth_weights_create(EsGrowth *growth);

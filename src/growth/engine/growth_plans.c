@@ -1,6 +1,7 @@
 // Builds, keeps and evicts the plans of growth, one for each topology, batch and kind of run.
 #include "growth/engine/growth_plans.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -94,14 +95,27 @@ static EsStatus list_spans(const EsGrowthPlans *plans, EsGrowthPlan *plan) {
     return ES_STATUS_OK;
 }
 
+// Keeps why the vector engine does not run a plan.
+static void note_executor(EsGrowthPlans *plans, const EsPlan *plan) {
+    EsPlanReport report = es_plan_report(plan);
+    if (!report.uses_lanes) {
+        snprintf(plans->report.fallback, sizeof plans->report.fallback, "%s",
+                 report.fallback[0] != '\0' ? report.fallback : "as was asked for");
+    }
+}
+
+// Its graph may be there already.
 static EsStatus build_plan(EsGrowthPlans *plans, EsGrowthPlan *plan) {
-    ES_TRY(es_growth_graph_create(plans->options.model, &plan->topology, plan->batch,
-                                  plan->is_training, &plan->graph));
+    if (plan->graph.graph == NULL) {
+        ES_TRY(es_growth_graph_create(plans->options.model, &plan->topology, plan->batch,
+                                      plan->is_training, &plan->graph));
+    }
     EsPlanOptions options = es_plan_defaults();
     options.mode = plans->options.mode;
     options.is_hosted = 1;
     EsStore *store = plan->is_training ? plans->options.store : plans->options.evaluated;
     ES_TRY(es_plan_create(plan->graph.graph, store, &options, &plan->plan));
+    note_executor(plans, plan->plan);
     ES_TRY(es_plan_bind(plan->plan, plan->graph.images, &plans->images));
     ES_TRY(es_plan_bind(plan->plan, plan->graph.labels, &plans->labels));
     ES_TRY(es_plan_bind(plan->plan, plan->graph.episode, plans->options.episode));
@@ -128,18 +142,27 @@ static EsStatus make_room(EsGrowthPlans *plans, EsGrowthPlan **place) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_growth_plans_find(EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,
-                              int is_training, EsGrowthPlan **plan_out) {
+// NULL when it is not there.
+static EsGrowthPlan *look_up(const EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,
+                             int is_training) {
     for (int i = 0; i < plans->n_plans; i++) {
         EsGrowthPlan *plan = &plans->plans[i];
         if (plan->batch == batch && plan->is_training == is_training &&
             memcmp(&plan->topology, topology, sizeof *topology) == 0) {
-            plan->last_step = plans->step;
-            plans->report.n_hits++;
-            *plan_out = plan;
-            return ES_STATUS_OK;
+            return plan;
         }
     }
+    return NULL;
+}
+
+int es_growth_plans_has(const EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,
+                        int is_training) {
+    return look_up(plans, topology, batch, is_training) != NULL;
+}
+
+// Takes the graph over where there is one, also when it fails.
+static EsStatus add_plan(EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,
+                         int is_training, EsGrowthGraph *graph, EsGrowthPlan **plan_out) {
     EsGrowthPlan *plan = NULL;
     int64_t start_ns = es_clock_ns();
     ES_TRY(make_room(plans, &plan));
@@ -147,6 +170,10 @@ EsStatus es_growth_plans_find(EsGrowthPlans *plans, const EsTopology *topology, 
     plan->batch = batch;
     plan->is_training = is_training;
     plan->last_step = plans->step;
+    if (graph != NULL) {
+        plan->graph = *graph;
+        graph->graph = NULL;
+    }
     EsStatus status = build_plan(plans, plan);
     if (status != ES_STATUS_OK) {
         destroy_plan(plan); // an empty place: batch 0 is never asked for
@@ -156,6 +183,25 @@ EsStatus es_growth_plans_find(EsGrowthPlans *plans, const EsTopology *topology, 
     plans->report.build_ms += es_clock_seconds_since(start_ns) * 1e3;
     *plan_out = plan;
     return ES_STATUS_OK;
+}
+
+EsStatus es_growth_plans_find(EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,
+                              int is_training, EsGrowthPlan **plan) {
+    *plan = look_up(plans, topology, batch, is_training);
+    if (*plan == NULL) {
+        return add_plan(plans, topology, batch, is_training, NULL, plan);
+    }
+    (*plan)->last_step = plans->step;
+    plans->report.n_hits++;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_growth_plans_adopt(EsGrowthPlans *plans, const EsTopology *topology,
+                               EsGrowthGraph *graph) {
+    EsGrowthPlan *plan = NULL;
+    int is_of_use = plans->n_plans < plans->options.capacity &&
+                    !es_growth_plans_has(plans, topology, graph->batch, 1);
+    return is_of_use ? add_plan(plans, topology, graph->batch, 1, graph, &plan) : ES_STATUS_OK;
 }
 
 EsStatus es_growth_plans_measure(EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,

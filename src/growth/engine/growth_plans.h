@@ -45,6 +45,15 @@ void es_growth_plans_begin_step(EsGrowthPlans *plans);
 EsStatus es_growth_plans_find(EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,
                               int is_training, EsGrowthPlan **plan);
 
+// Is the plan there already?
+int es_growth_plans_has(const EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,
+                        int is_training);
+
+// Makes the training plan of a graph that was built elsewhere by es_growth_graph_create, and takes
+// the graph over; not where the plan is there already, nor in another's place.
+EsStatus es_growth_plans_adopt(EsGrowthPlans *plans, const EsTopology *topology,
+                               EsGrowthGraph *graph);
+
 // Measures the bytes of a plan that is built and not kept, so that nothing of it is reported: its
 // own, and those in each worker that runs it.
 EsStatus es_growth_plans_measure(EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,
@@ -54,6 +63,7 @@ typedef struct EsGrowthPlansReport {
     int64_t n_hits, n_builds, n_evictions;
     int n_plans, n_plain; // present; of them not run by the vector engine
     double build_ms;      // of all builds
+    char fallback[256];   // why the last that was built is not run by it; "": all were
 } EsGrowthPlansReport;
 EsGrowthPlansReport es_growth_plans_report(const EsGrowthPlans *plans);
 

@@ -35,13 +35,13 @@ EsStatus es_growth_reserve(EsGrowth *growth, const EsGrowthPlan *plan) {
 
 // --- plans ---
 
-static EsTopology training_topology(const EsGrowth *growth, int64_t env) {
+EsTopology es_growth_topology(const EsGrowthState *state, int64_t env) {
     EsTopology topology = es_topology_empty();
-    for (int s = 0; s < growth->model.n_slots; s++) {
-        if (es_growth_blend_mode(growth, env, s) != ES_BLEND_NONE) {
-            size_t i = (size_t)(env * growth->model.n_slots + s);
-            topology.blueprint[s] = (int8_t)growth->shown.state.seed.blueprint[i];
-            topology.has_gate[s] = growth->shown.state.seed.algorithm[i] == ES_ALGORITHM_GATE;
+    for (int s = 0; s < state->n_slots; s++) {
+        size_t i = (size_t)(env * state->n_slots + s);
+        if (es_slot_blend_mode(state->seed.stage[i], state->seed.algorithm[i]) != ES_BLEND_NONE) {
+            topology.blueprint[s] = (int8_t)state->seed.blueprint[i];
+            topology.has_gate[s] = state->seed.algorithm[i] == ES_ALGORITHM_GATE;
         }
     }
     return topology;
@@ -49,8 +49,8 @@ static EsTopology training_topology(const EsGrowth *growth, int64_t env) {
 
 static EsStatus find_plans(EsGrowth *growth) {
     es_growth_plans_begin_step(growth->plans);
-    for (int64_t e = 0; e < growth->options.n_envs; e++) {
-        EsTopology topology = training_topology(growth, e);
+    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
+        EsTopology topology = es_growth_topology(&growth->shown.state, e);
         ES_TRY(es_growth_plans_find(growth->plans, &topology, growth->options.batch, 1,
                                     &growth->train_plans[e]));
         ES_TRY(es_growth_reserve(growth, growth->train_plans[e]));
@@ -235,8 +235,10 @@ void es_growth_bind_slots(const EsGrowth *growth, EsGrowthWorker *worker, const 
     }
 }
 
-static void train_host(void *context, int64_t env, int worker_index) {
+// Trains environment number `piece` of this rank.
+static void train_host(void *context, int64_t piece, int worker_index) {
     EsGrowth *growth = context;
+    int64_t env = growth->own.first + piece;
     EsGrowthWorker *worker = &growth->workers[worker_index];
     const EsGrowthPlan *plan = growth->train_plans[env];
     EsGrowthResult *result = &growth->results[env];
@@ -270,18 +272,18 @@ static void train_host(void *context, int64_t env, int worker_index) {
 }
 
 EsStatus es_growth_train(EsGrowth *growth) {
-    int64_t start_ns = es_clock_ns(), n_envs = growth->options.n_envs;
+    int64_t start_ns = es_clock_ns(), n_own = growth->own.end - growth->own.first;
     ES_TRY(find_plans(growth));
-    int64_t n_alone = es_growth_alone(growth, n_envs);
+    int64_t n_alone = es_growth_alone(growth, n_own);
     es_thread_pool_run(es_stream_pool(growth->stream), n_alone, train_host, growth);
-    for (int64_t e = n_alone; e < n_envs; e++) {
-        train_host(growth, e, growth->n_workers);
+    for (int64_t i = n_alone; i < n_own; i++) {
+        train_host(growth, i, growth->n_workers);
     }
     growth->times.train_ms = es_clock_seconds_since(start_ns) * 1e3;
     if (atomic_exchange(&growth->is_stopped, 0)) {
         return ES_FAIL(INTERRUPTED, "the step was dropped");
     }
-    for (int64_t e = 0; e < n_envs; e++) {
+    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
         if (growth->n_invalid[e] > 0) {
             return ES_FAIL(INPUT, "%d labels of environment %lld's batches are outside 0..%d",
                            growth->n_invalid[e], (long long)e, growth->model.host.n_classes - 1);

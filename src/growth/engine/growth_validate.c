@@ -61,7 +61,7 @@ static EsStatus add_trial(EsGrowth *growth, int64_t env, int32_t slots_off) {
 static EsStatus list_trials(EsGrowth *growth) {
     es_lifecycle_list_ablations(&growth->shown.state, &growth->options.settings, growth->ablations);
     growth->n_trials = 0;
-    for (int64_t e = 0; e < growth->options.n_envs; e++) {
+    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
         for (int32_t k = 0; k < es_ablation_count(&growth->ablations[e]); k++) {
             ES_TRY(add_trial(growth, e, es_ablation_slots_off(&growth->ablations[e], k)));
             growth->trials[growth->n_trials - 1].pattern = k;
@@ -145,10 +145,24 @@ EsStatus es_growth_validate(EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
+EsStatus es_growth_gather_step(EsGrowth *growth) {
+    size_t n_slots = (size_t)growth->model.n_slots;
+    const EsRankColumn columns[] = {
+        {growth->results, sizeof *growth->results},
+        {growth->accuracy, sizeof *growth->accuracy * ES_ABLATION_PATTERNS_MAX},
+        {growth->loss_row, sizeof *growth->loss_row},
+        {growth->accuracy_row, sizeof *growth->accuracy_row},
+        {growth->host_sums, sizeof *growth->host_sums},
+        {growth->seed_sums, sizeof *growth->seed_sums * n_slots},
+    };
+    return es_ranks_gather(growth->options.ranks, "measurements of a step", growth->options.n_envs,
+                           columns, ES_COUNT_OF(columns));
+}
+
 EsStatus es_growth_evaluate(EsGrowth *growth, const EsSplit *split, double *losses,
                             double *accuracies) {
     growth->n_trials = 0;
-    for (int64_t e = 0; e < growth->options.n_envs; e++) {
+    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
         ES_TRY(add_trial_on(growth, split, split->count, e, 0));
     }
     ES_TRY(growth->backend->run_trials(growth));
@@ -161,7 +175,9 @@ EsStatus es_growth_evaluate(EsGrowth *growth, const EsSplit *split, double *loss
         losses[trial->env] = trial->loss / (double)split->count;
         accuracies[trial->env] = 100.0 * (double)trial->n_correct / (double)split->count;
     }
-    return ES_STATUS_OK;
+    const EsRankColumn columns[] = {{losses, sizeof *losses}, {accuracies, sizeof *accuracies}};
+    return es_ranks_gather(growth->options.ranks, "an evaluation", growth->options.n_envs, columns,
+                           ES_COUNT_OF(columns));
 }
 
 EsStatus es_growth_test(EsGrowth *growth) {
@@ -288,7 +304,8 @@ EsStatus es_growth_attribute(EsGrowth *growth) {
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         const EsAblation *list = &growth->ablations[e];
         if (list->n > ES_ABLATION_FULL_MAX) {
-            ES_TRY(sample(growth, e, list));
+            int is_own = e >= growth->own.first && e < growth->own.end;
+            ES_TRY(is_own ? sample(growth, e, list) : ES_STATUS_OK);
             continue;
         }
         double values[ES_ABLATION_FULL_MAX];
@@ -298,5 +315,9 @@ EsStatus es_growth_attribute(EsGrowth *growth) {
             growth->shapley_error[e * growth->model.n_slots + list->slot[i]] = 0;
         }
     }
-    return ES_STATUS_OK;
+    size_t row_bytes = sizeof(double) * (size_t)growth->model.n_slots;
+    const EsRankColumn columns[] = {{growth->shapley, row_bytes},
+                                    {growth->shapley_error, row_bytes}};
+    return es_ranks_gather(growth->options.ranks, "Shapley values", growth->options.n_envs, columns,
+                           ES_COUNT_OF(columns));
 }

@@ -7,11 +7,10 @@
 
 // --- initial values ---
 
-// A graph of nothing but the parameters of one module, at their places in the slab.
-static EsStatus create_module_graph(const EsGrowth *growth, int slot, int blueprint,
-                                    EsGraph **graph_out) {
-    const EsSlot *place = &growth->model.slots[slot];
-    const EsGrowthLayout *layout = &growth->model.layout;
+EsStatus es_growth_module_graph(const EsGrowthModel *model, int slot, int blueprint,
+                                EsGraph **graph_out) {
+    const EsSlot *place = &model->slots[slot];
+    const EsGrowthLayout *layout = &model->layout;
     EsGraph *graph = NULL;
     *graph_out = NULL;
     ES_TRY(es_graph_create(1, &graph));
@@ -34,10 +33,10 @@ static EsStatus create_module_graph(const EsGrowth *growth, int slot, int bluepr
 
 EsStatus es_growth_weights_create(EsGrowth *growth) {
     for (int s = 0; s < growth->model.n_slots; s++) {
-        ES_TRY(create_module_graph(growth, s, -1, &growth->gate_graphs[s]));
+        ES_TRY(es_growth_module_graph(&growth->model, s, ES_NO_SEED, &growth->gate_graphs[s]));
         for (int b = 0; b < ES_BLUEPRINT_END; b++) {
             if (es_growth_fits(growth, b)) {
-                ES_TRY(create_module_graph(growth, s, b, &growth->seed_graphs[s][b]));
+                ES_TRY(es_growth_module_graph(&growth->model, s, b, &growth->seed_graphs[s][b]));
             }
         }
     }
@@ -141,29 +140,39 @@ static void forget_moments(const EsGrowth *growth, int64_t env, int64_t first, i
     }
 }
 
+// Fresh weights of one module, as they were prepared or else made here: the same.
+static void initialise(EsGrowth *growth, const EsGraph *graph, int64_t env, int slot) {
+    const float *prepared = growth->preparation != NULL
+                                ? es_seed_preparation_values(growth->preparation, growth, env, slot)
+                                : NULL;
+    if (prepared != NULL) {
+        es_store_set_region(growth->store, graph, env, growth->model.layout.region[slot], prepared);
+    } else {
+        es_store_initialise_region(growth->store, graph, env, growth->options.seed,
+                                   (uint32_t)growth->episode_ids[env],
+                                   (uint32_t)growth->shown.state.env.step[env]);
+    }
+}
+
 static void update_slot(EsGrowth *growth, int64_t env, int slot) {
     const EsGrowthLayout *layout = &growth->model.layout;
     size_t i = (size_t)(env * growth->model.n_slots + slot);
     int32_t requests = growth->shown.state.seed.requests[i];
     int64_t first = layout->region[slot], end = layout->region_end[slot];
-    uint32_t episode = (uint32_t)growth->episode_ids[env];
-    uint32_t step = (uint32_t)growth->shown.state.env.step[env];
     if (requests & (ES_SEED_REQUEST_CLEAR | ES_SEED_REQUEST_INITIALISE)) {
         zero(&growth->store->parameters, env, first, end);
         zero(&growth->store->gradients, env, first, end);
         forget_moments(growth, env, first, end, ES_GROWTH_GATE(slot), 2);
     }
     if (requests & ES_SEED_REQUEST_INITIALISE) {
-        es_store_initialise_region(growth->store,
-                                   growth->seed_graphs[slot][growth->shown.state.seed.blueprint[i]],
-                                   env, 0, growth->options.seed, episode, step);
+        initialise(growth, growth->seed_graphs[slot][growth->shown.state.seed.blueprint[i]], env,
+                   slot);
     }
     if (requests & (ES_SEED_REQUEST_CLEAR | ES_SEED_REQUEST_INITIALISE)) {
         begin_average(growth, env, first, end, ES_GROWTH_GATE(slot), 2);
     }
     if (requests & ES_SEED_REQUEST_INITIALISE_GATE) {
-        es_store_initialise_region(growth->store, growth->gate_graphs[slot], env, 0,
-                                   growth->options.seed, episode, step);
+        initialise(growth, growth->gate_graphs[slot], env, slot);
         forget_moments(growth, env, first, layout->seed[slot], ES_GROWTH_GATE(slot), 1);
         begin_average(growth, env, first, layout->seed[slot], ES_GROWTH_GATE(slot), 1);
     }
@@ -197,7 +206,7 @@ void es_growth_weights_update_env(EsGrowth *growth, int64_t env) {
 }
 
 void es_growth_weights_update(EsGrowth *growth) {
-    for (int64_t e = 0; e < growth->options.n_envs; e++) {
+    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
         es_growth_weights_update_env(growth, e);
     }
 }

@@ -1,6 +1,7 @@
 // Trains hosts without seeds: a plan, or on CUDA the fused executor where it can run the host.
 #include "growth/engine/host_trainer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -32,6 +33,8 @@ struct EsHostTrainer {
     // CUDA, where the host allows it: the fused executor instead of the training plan
     EsGrowthModel model;
     EsFusedStep *fused; // owned, nullable
+    char
+        not_fused[256]; // why neither it nor the CPU's vector engine is tried, or why not; "": else
     EsGraphCapture graph_capture;
     EsTensor instance_envs;  // i32 [E]: 0, 1, ...
     Program evaluate[2];     // full batches, and the rest of a split; made when first needed
@@ -40,8 +43,10 @@ struct EsHostTrainer {
     EsTensor index;          // i32 [E, EVALUATION_BATCH]
     int32_t *index_cpu;      // owned, pinned
     EsHostResult *sums;      // owned [E]
-    float *loss_cpu;         // owned, pinned [E]
-    int32_t *count_cpu;      // owned, pinned [2 E]: correct, invalid
+    EsTensor results;        // i32 [3, E]: loss (f32), correct, invalid of a run, as they go home
+    void *results_cpu;       // owned, pinned: the same
+    float *loss_cpu;         // in it [E]
+    int32_t *count_cpu;      // in it [2 E]: correct, invalid
 };
 
 EsHostTrainerOptions es_host_trainer_defaults(const EsHostSpec *host, int64_t n_envs) {
@@ -122,8 +127,10 @@ static EsStatus create_memory(EsHostTrainer *t) {
         create_tensor(t, ES_DTYPE_I32, 2, (int64_t[]){n_envs, EVALUATION_BATCH}, NULL, &t->index));
     size_t per_env = (size_t)n_envs * sizeof(float);
     ES_TRY(es_device_allocate_host(t->device, per_env * EVALUATION_BATCH, (void **)&t->index_cpu));
-    ES_TRY(es_device_allocate_host(t->device, per_env, (void **)&t->loss_cpu));
-    ES_TRY(es_device_allocate_host(t->device, 2 * per_env, (void **)&t->count_cpu));
+    ES_TRY(create_tensor(t, ES_DTYPE_I32, 2, (int64_t[]){3, n_envs}, NULL, &t->results));
+    ES_TRY(es_device_allocate_host(t->device, 3 * per_env, &t->results_cpu));
+    t->loss_cpu = t->results_cpu;
+    t->count_cpu = (int32_t *)t->results_cpu + n_envs;
     ES_TRY(es_allocate((size_t)n_envs * sizeof *t->sums, (void **)&t->sums));
     for (int64_t e = 0; e < n_envs; e++) {
         t->index_cpu[e] = t->options.first_episode + (int32_t)e;
@@ -136,8 +143,10 @@ static EsStatus create_fused(EsHostTrainer *t) {
     const EsHostTrainerOptions *options = &t->options;
     int64_t n_envs = options->n_envs;
     int needs_fused = options->precision == ES_DTYPE_F16;
-    if (es_device_info(t->device)->kind != ES_DEVICE_CUDA || options->mode != ES_COMPILE_DEFAULT ||
-        options->is_generic) {
+    int is_cuda = es_device_info(t->device)->kind == ES_DEVICE_CUDA;
+    int is_asked = options->mode != ES_COMPILE_DEFAULT || options->is_generic;
+    if (!is_cuda || is_asked) {
+        snprintf(t->not_fused, sizeof t->not_fused, "%s", is_asked ? "as was asked for" : "");
         return needs_fused ? ES_FAIL(UNSUPPORTED, "float16 runs fused on CUDA alone")
                            : ES_STATUS_OK;
     }
@@ -149,6 +158,8 @@ static EsStatus create_fused(EsHostTrainer *t) {
     ES_TRY(es_growth_layout_create(&t->model));
     EsStatus status = es_fused_step_check(&t->model, t->device, options->precision);
     if (status != ES_STATUS_OK) {
+        snprintf(t->not_fused, sizeof t->not_fused, "not fused, which is slower: %.220s",
+                 es_status_detail());
         return needs_fused || status != ES_STATUS_UNSUPPORTED ? status : ES_STATUS_OK;
     }
     EsFusedOptions fused = {.model = &t->model,
@@ -248,14 +259,13 @@ void es_host_trainer_destroy(EsHostTrainer *t) {
     es_optimiser_destroy(t->optimiser);
     es_store_destroy(t->average);
     es_store_destroy(t->store);
-    EsTensor *const tensors[] = {&t->images, &t->labels, &t->episode,
-                                 &t->step,   &t->index,  &t->instance_envs};
+    EsTensor *const tensors[] = {&t->images, &t->labels,        &t->episode, &t->step,
+                                 &t->index,  &t->instance_envs, &t->results};
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
         es_device_destroy_tensor(tensors[i]);
     }
     es_device_release_host(t->device, t->index_cpu);
-    es_device_release_host(t->device, t->loss_cpu);
-    es_device_release_host(t->device, t->count_cpu);
+    es_device_release_host(t->device, t->results_cpu);
     es_release(t->sums);
     if (t->options.stream == NULL) {
         es_stream_destroy(t->stream);
@@ -304,7 +314,7 @@ EsStatus es_host_trainer_wait(EsHostTrainer *t) {
     return es_device_status(t->device);
 }
 
-// Copies loss and counts of a program's last run to CPU memory. Waits.
+// Packs loss and counts of a program's last run and brings them to CPU memory in one copy. Waits.
 static EsStatus fetch_results(EsHostTrainer *t, const Program *program) {
     int64_t n_envs = t->options.n_envs;
     EsFusedResults results;
@@ -315,10 +325,12 @@ static EsStatus fetch_results(EsHostTrainer *t, const Program *program) {
         results.n_correct = es_plan_tensor(program->plan, program->loss.n_correct);
         results.n_invalid = es_plan_tensor(program->plan, program->loss.n_invalid);
     }
-    size_t bytes = (size_t)n_envs * sizeof(float);
-    ES_TRY(es_stream_copy(t->stream, t->loss_cpu, results.loss.data, bytes, ES_COPY_TO_HOST));
-    ES_TRY(es_stream_copy(t->stream, t->count_cpu, results.n_correct.data, bytes, ES_COPY_TO_HOST));
-    ES_TRY(es_stream_copy(t->stream, t->count_cpu + n_envs, results.n_invalid.data, bytes,
+    const void *const parts[] = {results.loss.data, results.n_correct.data, results.n_invalid.data};
+    for (size_t i = 0; i < ES_COUNT_OF(parts); i++) {
+        ES_TRY(es_stream_copy(t->stream, (int32_t *)t->results.data + (int64_t)i * n_envs, parts[i],
+                              (size_t)n_envs * sizeof(int32_t), ES_COPY_ON_DEVICE));
+    }
+    ES_TRY(es_stream_copy(t->stream, t->results_cpu, t->results.data, es_tensor_bytes(&t->results),
                           ES_COPY_TO_HOST));
     ES_TRY(es_host_trainer_wait(t));
     for (int64_t e = 0; e < n_envs; e++) {
@@ -419,6 +431,9 @@ EsPlanReport es_host_trainer_report(const EsHostTrainer *t) {
         report.is_captured = t->graph_capture.capture != NULL;
         report.capture_ms = t->graph_capture.capture_ms;
         report.activation_bytes = es_fused_step_bytes(t->fused);
+        snprintf(report.fallback, sizeof report.fallback, "%s", t->graph_capture.fallback);
+    } else if (t->not_fused[0] != '\0') {
+        snprintf(report.fallback, sizeof report.fallback, "%s", t->not_fused);
     }
     return report;
 }

@@ -71,7 +71,7 @@ EsStore *es_host_trainer_store(EsHostTrainer *trainer);
 EsStore *es_host_trainer_average(EsHostTrainer *trainer); // the averaged weights; NULL without
 const EsGraph *es_host_trainer_graph(const EsHostTrainer *trainer);
 EsOptimiser *es_host_trainer_optimiser(EsHostTrainer *trainer);
-EsPlanReport es_host_trainer_report(const EsHostTrainer *trainer);
+EsPlanReport es_host_trainer_report(const EsHostTrainer *trainer); // of training
 
 ES_EXTERN_C_END
 

@@ -105,7 +105,11 @@ typedef struct EsGrowthSettings {
     float rate_warmup, rate_final;   // shares of the episode, of the learning rate
     int32_t rate_steps;              // ES_DECAY_STEP: steps between drops,
     float rate_factor;               // to this share
+    int32_t hidden_inputs;           // EsHiddenInputs, for ablations
 } EsGrowthSettings;
+
+// Inputs that observations of version 2 leave out: none, the budget, or the places of slots.
+typedef enum EsHiddenInputs { ES_HIDE_NONE, ES_HIDE_BUDGET, ES_HIDE_PLACE } EsHiddenInputs;
 
 // How soon a seed becomes a part of its host: as published (10 steps in TRAINING), in short stages
 // for episodes of 30 steps, after one step, or with the first batch after its germination. A seed

@@ -64,6 +64,49 @@ TEST(twenty_updates_follow_the_cpu) {
     destroy_small_dataset(&dataset);
 }
 
+// Hosts that have seeds from the first step on: the state by the same rules, fresh weights of the
+// same bits, training that follows the CPU's; a host beside them stays alone. A second episode
+// begins without what was planted in the first.
+TEST(planted_seeds_follow_the_cpu) {
+    enum { E = 3, STEPS = 3 };
+    make_stripes(&dataset, 96, 40, 40);
+    EsGrowthOptions options = stripes_options("r0c0,r0c1", E);
+    EsGrowth *there = create_on_cuda(options, &dataset);
+    SKIP_WITHOUT(there);
+    EsGrowth *here = create_growth(&options, &dataset, 1);
+    EsGrowth *const both[] = {here, there};
+    EsAction waits[E];
+    for (int e = 0; e < E; e++) {
+        waits[e] = es_action_wait();
+    }
+    for (int episode = 0; episode < 2; episode++) {
+        for (int i = 0; i < 2; i++) {
+            REQUIRE_OK(es_growth_begin(both[i], 11));
+            if (episode == 0) {
+                REQUIRE_OK(es_growth_plant(both[i], 0, 0, ES_BLUEPRINT_CONV_LIGHT, 0));
+                REQUIRE_OK(es_growth_plant(both[i], 0, 1, ES_BLUEPRINT_DEPTHWISE, 0));
+                REQUIRE_OK(es_growth_plant(both[i], 2, 1, ES_BLUEPRINT_NORM, 3));
+                EXPECT_EQ(es_growth_plant(both[i], 2, 1, ES_BLUEPRINT_NORM, 0), ES_STATUS_ARGUMENT);
+            }
+            REQUIRE_OK(es_growth_advance(both[i]));
+            for (int step = 0; step < STEPS; step++) {
+                REQUIRE_OK(es_growth_step(both[i], waits));
+            }
+        }
+        for (int e = 0; e < E; e++) {
+            EXPECT_EQ(es_growth_parameter_count(there, e), es_growth_parameter_count(here, e));
+            EXPECT_EQ(there->shown.state.env.n_fossils[e], here->shown.state.env.n_fossils[e]);
+            EXPECT_NEAR(there->results[e].train_loss, here->results[e].train_loss, 1e-4);
+            EXPECT_NEAR(there->results[e].validation_loss, here->results[e].validation_loss, 1e-4);
+        }
+        EXPECT_EQ(there->shown.state.env.n_fossils[0], episode == 0 ? 2 : 0);
+        EXPECT_EQ(there->shown.state.env.n_fossils[1], 0);
+    }
+    destroy_growth(here);
+    destroy_growth(there);
+    destroy_small_dataset(&dataset);
+}
+
 // --- the same bits ---
 
 typedef struct Trace {
@@ -367,14 +410,11 @@ static EsDeviceCounters count_step(int64_t n_envs) {
     EsDeviceCounters before = es_device_counters(growth->device);
     step_all(growth, es_action_wait());
     step_all(growth, es_action_wait());
-    EsDeviceCounters after = es_device_counters(growth->device);
+    EsDeviceCounters counted = es_device_counters_since(growth->device, before);
     EsGrowthTimes times = es_growth_times(growth);
     EXPECT(times.train_ms >= 0 && times.validate_ms >= 0 && times.decide_ms >= 0);
     destroy_growth(growth);
-    return (EsDeviceCounters){after.n_allocations - before.n_allocations,
-                              after.n_synchronizations - before.n_synchronizations,
-                              after.n_copies - before.n_copies,
-                              after.n_launches - before.n_launches};
+    return counted;
 }
 
 TEST(a_step_waits_once_whatever_the_number_of_environments) {
@@ -389,6 +429,9 @@ TEST(a_step_waits_once_whatever_the_number_of_environments) {
     EXPECT_EQ(many.n_synchronizations, few.n_synchronizations);
     EXPECT_EQ(many.n_allocations, 0);
     EXPECT_EQ(many.n_copies, few.n_copies);
+    EXPECT_EQ(few.copied_bytes[ES_COPY_TO_DEVICE], (int64_t)(2 * 2 * sizeof(EsAction)));
+    EXPECT_EQ(many.copied_bytes[ES_COPY_TO_DEVICE], (int64_t)(2 * 13 * sizeof(EsAction)));
+    EXPECT(many.copied_bytes[ES_COPY_TO_HOST] > few.copied_bytes[ES_COPY_TO_HOST]);
     EXPECT_EQ(many.n_launches, few.n_launches);
     EXPECT_EQ(many.n_launches, 2 * ES_GROWTH_WORK_COUNT); // every part is a replay
     destroy_small_dataset(&dataset);

@@ -25,6 +25,56 @@ enum { E = 24, STEPS = 24 }; // they are ten times slower
 enum { E = 64, STEPS = 50 };
 #endif
 
+// Two growths in step; in one every decision is prepared, every fourth by a stale preparation.
+TEST(prepared_seeds_are_the_same) {
+    enum { N = 8 };
+    EsDataset dataset;
+    EsAction actions[N];
+    int n_prepared = 0, n_used = 0;
+    make_small_dataset(&dataset, 64, 40);
+    EsGrowthOptions options = small_options("r0c0,r0c1,r1c1", N);
+    options.n_validation_images = 24;
+    options.recipe.average = 0.9f;
+    EsGrowth *plain = create_growth(&options, &dataset, 1);
+    EsGrowth *prepared = create_growth(&options, &dataset, 1);
+    EsSeedPreparation *stale = NULL;
+    REQUIRE_OK(es_growth_reset(plain, 7));
+    REQUIRE_OK(es_growth_reset(prepared, 7));
+    for (int step = 0; !es_growth_is_over(plain); step++) {
+        EsSeedPreparation *preparation = NULL;
+        for (int64_t e = 0; e < N; e++) {
+            actions[e] = wild_action(plain, e, 5);
+        }
+        REQUIRE_OK(es_seed_preparation_create(prepared, actions, &preparation));
+        if (preparation != NULL) {
+            REQUIRE_OK(es_seed_preparation_run(preparation));
+            n_prepared++;
+        }
+        EsSeedPreparation *given = step % 4 == 3 ? stale : preparation;
+        REQUIRE_OK(es_growth_decide_prepared(prepared, actions, given));
+        for (int i = 0; given != NULL && i < N * 3; i++) {
+            int is_there = es_seed_preparation_values(given, prepared, i / 3, i % 3) != NULL;
+            EXPECT(!is_there || step % 4 != 3);
+            n_used += is_there;
+        }
+        REQUIRE_OK(es_growth_decide(plain, actions));
+        REQUIRE_OK(es_growth_advance(plain));
+        REQUIRE_OK(es_growth_advance(prepared));
+        for (int e = 0; e < N; e++) {
+            EXPECT(hash_env(plain, e) == hash_env(prepared, e));
+        }
+        es_seed_preparation_destroy(stale);
+        stale = preparation;
+    }
+    EXPECT(n_prepared > 4 && n_used > 4);
+    // a graph that was prepared is not built again
+    EXPECT_EQ(es_growth_plans(prepared).n_builds, es_growth_plans(plain).n_builds);
+    es_seed_preparation_destroy(stale);
+    destroy_growth(plain);
+    destroy_growth(prepared);
+    destroy_small_dataset(&dataset);
+}
+
 static void run_many(int n_threads, uint64_t hashes[E], int64_t *n_seeds, int64_t *n_fossils) {
     EsDataset dataset;
     make_small_dataset(&dataset, 64, 40);

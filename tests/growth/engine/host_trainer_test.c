@@ -3,6 +3,7 @@
 #include "es_test.h"
 
 #include "growth/engine/host_trainer.h"
+#include "tensor/profile.h"
 
 #define MAX_ENVS 8
 
@@ -198,21 +199,81 @@ TEST(bf16_follows_f32_on_cuda) {
         SKIP("no CUDA device");
     }
     EsHostResult single[MAX_ENVS], half[MAX_ENVS];
-    EsHostTrainerOptions options = tiny_options(4);
+    EsHostTrainerOptions options = tiny_options(2);
+    options.batch = 16; // an emulated GPU takes a millisecond for an image
     Session session;
     session_begin(&session, &options, "cuda", 0);
     REQUIRE_OK(es_host_trainer_train(session.trainer, 60));
-    REQUIRE_OK(es_host_trainer_evaluate(session.trainer, &session.dataset.train, single));
+    REQUIRE_OK(es_host_trainer_evaluate(session.trainer, &session.dataset.validation, single));
     session_end(&session);
     options.precision = ES_DTYPE_BF16;
     session_begin(&session, &options, "cuda", 0);
     REQUIRE_OK(es_host_trainer_train(session.trainer, 60));
-    REQUIRE_OK(es_host_trainer_evaluate(session.trainer, &session.dataset.train, half));
+    REQUIRE_OK(es_host_trainer_evaluate(session.trainer, &session.dataset.validation, half));
     session_end(&session);
-    for (int e = 0; e < 4; e++) {
+    for (int e = 0; e < 2; e++) {
         EXPECT_NEAR(half[e].loss, single[e].loss, 0.05 * single[e].loss);
         EXPECT(half[e].loss != single[e].loss);
     }
+}
+
+// Number of copies from the device since the profile began.
+static int64_t count_copies_home(EsDevice *device) {
+    EsProfileReport report;
+    int64_t n = 0;
+    REQUIRE_OK(es_profile_report(device, &report));
+    for (int i = 0; i < report.n_rows; i++) {
+        n += strcmp(report.rows[i].name, "copy to host") == 0 ? report.rows[i].count : 0;
+    }
+    es_profile_report_destroy(&report);
+    return n;
+}
+
+TEST(results_come_home_in_one_copy) {
+    const char *const devices[] = {"cpu", "cuda"};
+    for (int i = 0; i < 1 + (es_device_cuda_count() > 0); i++) {
+        EsHostTrainerOptions options = tiny_options(3);
+        EsHostResult results[MAX_ENVS];
+        Session session;
+        session_begin(&session, &options, devices[i], 0);
+        REQUIRE_OK(es_host_trainer_train(session.trainer, 3));
+        REQUIRE_OK(es_profile_start(session.device, &(EsProfileOptions){.capacity = 4096}));
+        REQUIRE_OK(es_host_trainer_last_batch(session.trainer, results));
+        EXPECT_EQ(count_copies_home(session.device), 1);
+        EXPECT(results[0].loss > 0 && results[2].loss > 0);
+        session_end(&session);
+    }
+}
+
+// The report names the executor, and the reason where it is not the fastest.
+TEST(the_executor_is_named) {
+    char text[ES_EXECUTOR_BYTES];
+    EsHostTrainerOptions options = tiny_options(1);
+    Session session;
+    session_begin(&session, &options, "cpu", 1);
+    EsPlanReport report = es_host_trainer_report(session.trainer);
+    EXPECT_TEXT(es_plan_report_executor(&report, text), "vector engine");
+    session_end(&session);
+    options.mode = ES_COMPILE_OFF;
+    session_begin(&session, &options, "cpu", 1);
+    report = es_host_trainer_report(session.trainer);
+    EXPECT_CONTAINS(es_plan_report_executor(&report, text), " single operations: as was asked for");
+    session_end(&session);
+    if (es_device_cuda_count() == 0) {
+        return;
+    }
+    options.mode = ES_COMPILE_DEFAULT;
+    session_begin(&session, &options, "cuda", 0);
+    report = es_host_trainer_report(session.trainer);
+    EXPECT_TEXT(es_plan_report_executor(&report, text), "fused kernels");
+    session_end(&session);
+    options.host.kernel = 5;
+    session_begin(&session, &options, "cuda", 0);
+    report = es_host_trainer_report(session.trainer);
+    EXPECT_CONTAINS(es_plan_report_executor(&report, text),
+                    " single operations: not fused, which is slower: block 0");
+    EXPECT_CONTAINS(report.fallback, "kernel 5");
+    session_end(&session);
 }
 
 TEST(evaluation_covers_the_split) {
