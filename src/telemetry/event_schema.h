@@ -7,7 +7,7 @@
 #ifndef ES_TELEMETRY_EVENT_SCHEMA_H
 #define ES_TELEMETRY_EVENT_SCHEMA_H
 
-#define ES_EVENT_SCHEMA_VERSION 8
+#define ES_EVENT_SCHEMA_VERSION 9
 
 // X(NAME, Name, name, delivery, level, pace, help)
 //   delivery  KEPT: spilled to a file when a sink's queue is full; LOSSY: dropped and counted
@@ -46,6 +46,8 @@
       "one row per environment: the reward and its terms")                                         \
     X(CONTRIBUTION_MEASURED, ContributionMeasured, contribution_measured, LOSSY, NORMAL, STRIDED,  \
       "one row per environment and slot: what the seed is worth")                                  \
+    X(SEED_MEASURED, SeedMeasured, seed_measured, LOSSY, NORMAL, STRIDED,                          \
+      "one row per living seed: its place in the blend, its gradient, its share of the network's") \
     X(UPDATE_COMPLETED, UpdateCompleted, update_completed, KEPT, MINIMAL, ALWAYS,                  \
       "the policy was updated (PPO)")                                                              \
     X(ANOMALY_DETECTED, AnomalyDetected, anomaly_detected, KEPT, MINIMAL, ALWAYS,                  \
@@ -65,7 +67,7 @@
     X(MEMORY_MEASURED, MemoryMeasured, memory_measured, LOSSY, MINIMAL, ALWAYS,                    \
       "one row per device and round")                                                              \
     X(PLANS_MEASURED, PlansMeasured, plans_measured, KEPT, MINIMAL, ALWAYS,                        \
-      "one row per round of growth: plans on the CPU, captures on a GPU")                          \
+      "one row per round: plans on the CPU, captures on a GPU")                                    \
     X(TRAINER_EVENT, TrainerEvent, trainer_event, KEPT, MINIMAL, ALWAYS,                           \
       "the rails of a fit did something: a budget, a deadline, the breaker, a rollback")           \
     X(METRIC, Metric, metric, LOSSY, MINIMAL, ALWAYS,                                              \
@@ -86,7 +88,7 @@
     C(INT, rank, "of this process")                                                                \
     C(INT, n_ranks, "processes of the run")
 #define ES_RUN_ENDED_COLUMNS(C)                                                                    \
-    C(TEXT, outcome, "done, interrupted or failed")                                                \
+    C(TEXT, outcome, "done, interrupted, failed or halted")                                        \
     C(TEXT, detail, "why it failed")                                                               \
     C(REAL, seconds, "of this session")                                                            \
     C(INT, n_dropped, "packets of lossy events dropped by all sinks")                              \
@@ -229,6 +231,19 @@
     C(REAL, interaction, "")                                                                       \
     C(REAL, shapley, "at the end of an episode")                                                   \
     C(REAL, shapley_error, "standard error; 0 when exact")
+#define ES_SEED_MEASURED_COLUMNS(C)                                                                \
+    ES_SEED_COLUMNS_(C)                                                                            \
+    C(TEXT, stage, "TRAINING, BLENDING, ...")                                                      \
+    C(REAL, alpha, "share of the seed in the blend, 0 to 1")                                       \
+    C(REAL, gradient_norm, "L2, before clipping; missing when not measured")                       \
+    C(REAL, health, "of its gradient, 0 to 1")                                                     \
+    C(REAL, ratio, "running average, its gradient to the host's, per parameter")                   \
+    C(REAL, weight,                                                                                \
+      "by stage and alpha: 0.25, 0.5, 1 before, in, after blending, (1 + alpha) / 2")              \
+    C(REAL, share, "of the sum of gradient norms of host and seeds")                               \
+    C(INT, conflicts, "not measured yet")                                                          \
+    C(REAL, conflict_ratio, "not measured yet")                                                    \
+    C(REAL, teacher_share, "not measured yet")
 #define ES_UPDATE_COMPLETED_COLUMNS(C)                                                             \
     C(REAL, policy_loss, "")                                                                       \
     C(REAL, value_loss, "")                                                                        \
@@ -316,7 +331,7 @@
     C(REAL, seconds, "")                                                                           \
     C(INT, is_best, "1: of a validation, when none before was better")
 #define ES_PHASE_PROFILED_COLUMNS(C)                                                               \
-    C(TEXT, phase, "train, environment, validate, decide, update, checkpoint, round")              \
+    C(TEXT, phase, "train, environment, validate, decide, update, checkpoint, write, round")       \
     C(INT, n_calls, "in the round")                                                                \
     C(REAL, total_ms, "wall clock")                                                                \
     C(REAL, p50_ms, "")                                                                            \
@@ -333,12 +348,12 @@
     C(INT, n_hits, "times that a plan was there already, so far in this session")                  \
     C(INT, n_evictions, "plans given up for others, so far in this session")                       \
     C(REAL, build_ms, "of all builds")                                                             \
-    C(INT, n_captures, "parts of a step that are replayed; CUDA, as the rest")                     \
+    C(INT, n_captures, "parts of a step that are replayed; CUDA")                                  \
     C(INT, n_replays, "so far in this session")                                                    \
-    C(INT, n_fallbacks, "parts of a step that could not be captured: launched one by one")         \
-    C(REAL, capture_ms, "of all captures")                                                         \
-    C(TEXT, fallback, "why the last part that could not be captured was not")                      \
-    C(INT, fused_bytes, "device memory of the fused step")
+    C(INT, n_fallbacks, "parts of a step, or plans, that do not run in the fastest way")           \
+    C(REAL, capture_ms, "of all captures; CUDA")                                                   \
+    C(TEXT, fallback, "why the last of them does not: not fused, not captured, no vector engine")  \
+    C(INT, fused_bytes, "device memory of the fused kernels, where they run")
 #define ES_TRAINER_EVENT_COLUMNS(C)                                                                \
     C(TEXT, name, "tolaria.epoch_budget_exceeded, ...; docs/telemetry.md has all")                 \
     C(TEXT, level, "info, warning, error or critical")                                             \

@@ -92,7 +92,7 @@ struct EsSinkWorker {
     char first_failure[256];                       // valid once has_failed
     _Atomic int has_failed;
 
-    int64_t n_refused_logged; // the owner's own
+    _Atomic int64_t n_refused_logged;
 
     // the thread's own
     int64_t n_unflushed; // written since the last flush
@@ -379,11 +379,13 @@ static void refuse(EsSinkWorker *worker, EsEventType type, size_t packet_bytes, 
 
 static void worker_log_refusals(EsSinkWorker *worker) {
     int64_t n_refused = atomic_load_explicit(&worker->n_refused, memory_order_acquire);
-    int64_t n_logged = worker->n_refused_logged;
+    int64_t n_logged = atomic_load_explicit(&worker->n_refused_logged, memory_order_relaxed);
     if (n_refused == n_logged || (n_logged > 0 && n_refused - n_logged < REFUSALS_PER_LOG_LINE)) {
         return;
     }
-    worker->n_refused_logged = n_refused;
+    if (!atomic_compare_exchange_strong(&worker->n_refused_logged, &n_logged, n_refused)) {
+        return; // another thread says it
+    }
     int refusal = atomic_load_explicit(&worker->refusal, memory_order_relaxed);
     int failure = refusal / ES_EVENT_COUNT;
     char reason[256] = "its queue is full";

@@ -6,7 +6,8 @@
 // fails harms neither training nor the other sinks.
 //
 // Results of training never depend on the hub: it only reads its arguments. Emitting is safe
-// from any thread; create, add_sink, tick, escalate, flush and close belong to one.
+// from any thread; create, add_sink, tick, escalate and close belong to one, flush to one, which
+// may be another.
 //
 //     EsHub *hub; ES_TRY(es_hub_create(&options, &hub));
 //     EsSink sink; ES_TRY(es_jsonl_sink_open("events.jsonl", -1, &sink));

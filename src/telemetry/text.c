@@ -184,6 +184,23 @@ static void add_json_escape(EsText *text, uint32_t code_point) {
     es_text_add_string(text, code);
 }
 
+static const char *html_entity(uint32_t code_point) {
+    switch (code_point) {
+    case '&':
+        return "&amp;";
+    case '<':
+        return "&lt;";
+    case '>':
+        return "&gt;";
+    case '"':
+        return "&quot;";
+    case '\'':
+        return "&#39;";
+    default:
+        return NULL;
+    }
+}
+
 // Add the written form of a character that the form cannot take as it is; 0 when it can.
 static int add_escaped(EsText *text, uint32_t code_point, EsTextEscape escape) {
     if (escape == ES_TEXT_PLAIN) {
@@ -207,7 +224,13 @@ static int add_escaped(EsText *text, uint32_t code_point, EsTextEscape escape) {
             return 1;
         }
     }
-    if (escape == ES_TEXT_TERMINAL ? commands_terminal(code_point) : is_control(code_point)) {
+    const char *entity = escape == ES_TEXT_HTML ? html_entity(code_point) : NULL;
+    if (entity != NULL) {
+        es_text_add_string(text, entity);
+        return 1;
+    }
+    int is_for_people = escape == ES_TEXT_TERMINAL || escape == ES_TEXT_HTML;
+    if (is_for_people ? commands_terminal(code_point) : is_control(code_point)) {
         es_text_add_string(text, REPLACEMENT_UTF8);
         return 1;
     }
@@ -218,7 +241,8 @@ void es_text_add_utf8(EsText *text, const char *bytes, size_t n_bytes, EsTextEsc
     size_t copied = 0, next = 0; // [copied, next) can be taken as it is
     while (next < n_bytes) {
         unsigned char byte = (unsigned char)bytes[next];
-        if (byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\') {
+        int is_markup = escape == ES_TEXT_HTML && html_entity(byte) != NULL;
+        if (byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\' && !is_markup) {
             next++;
             continue;
         }

@@ -41,11 +41,12 @@ void es_text_add_fixed(EsText *text, double value, int n_decimals);
 void es_text_add_rounded(EsText *text, double value, int n_digits);
 
 typedef enum EsTextEscape {
-    ES_TEXT_PLAIN,   // nothing
-    ES_TEXT_JSON,    // inside quotes: quote, backslash and control characters escaped
-    ES_TEXT_LABEL,   // Prometheus, inside quotes: quote, backslash and newline escaped
-    ES_TEXT_HELP,    // Prometheus: backslash and newline escaped
-    ES_TEXT_TERMINAL // characters that could command a terminal become U+FFFD
+    ES_TEXT_PLAIN,    // nothing
+    ES_TEXT_JSON,     // inside quotes: quote, backslash and control characters escaped
+    ES_TEXT_LABEL,    // Prometheus, inside quotes: quote, backslash and newline escaped
+    ES_TEXT_HELP,     // Prometheus: backslash and newline escaped
+    ES_TEXT_TERMINAL, // characters that could command a terminal become U+FFFD
+    ES_TEXT_HTML      // as TERMINAL; markup becomes entities, for elements and quoted attributes
 } EsTextEscape;
 
 // A string of unknown origin. Bytes that are not UTF-8 become U+FFFD, and so do control characters

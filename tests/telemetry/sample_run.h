@@ -149,11 +149,27 @@ static inline EsStatus send_steps(EsSink *sink, int64_t round) {
     EsRewardComputedEvent rewards[2] = {{.env = 0, .total = 0.5}, {.env = 1, .total = -0.25}};
     EsContributionMeasuredEvent worth = {
         .env = 0, .slot = "r0c1", .contribution = 2.25, .shapley = es_missing_real()};
+    EsSeedMeasuredEvent seed = {.env = 0,
+                                .episode = 2 * round,
+                                .slot = "r0c1",
+                                .seed_id = "ep2_env0_seed_1",
+                                .blueprint = "norm",
+                                .stage = "BLENDING",
+                                .alpha = 0.5,
+                                .gradient_norm = 0.75,
+                                .health = 1,
+                                .ratio = es_missing_real(),
+                                .weight = 0.375,
+                                .share = 0.25,
+                                .conflicts = ES_MISSING_INT,
+                                .conflict_ratio = es_missing_real(),
+                                .teacher_share = es_missing_real()};
     for (; time.step < 20; time.step += 10) {
         ES_TRY(send_rows(sink, ES_EVENT_STEP_TIMED, time, &timed, 1));
         ES_TRY(send_rows(sink, ES_EVENT_DECISION_TAKEN, time, decisions, 2));
         ES_TRY(send_rows(sink, ES_EVENT_REWARD_COMPUTED, time, rewards, 2));
         ES_TRY(send_rows(sink, ES_EVENT_CONTRIBUTION_MEASURED, time, &worth, 1));
+        ES_TRY(send_rows(sink, ES_EVENT_SEED_MEASURED, time, &seed, 1));
     }
     return ES_STATUS_OK;
 }

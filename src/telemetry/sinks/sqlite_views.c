@@ -21,7 +21,7 @@ static const EsViewColumn runs_columns[] = {
     {"n_ranks", "processes of the run"},
     {"started", "the first session, UTC"},
     {"n_sittings", "1 + how often it was resumed"},
-    {"outcome", "of the last session that ended: done, interrupted or failed"},
+    {"outcome", "of the last session that ended: done, interrupted, failed or halted"},
     {"detail", "why it failed"},
     {"seconds", "of all sessions that ended"},
     {"n_dropped", "packets of lossy events dropped by all sinks"},
@@ -229,6 +229,30 @@ static const char contributions_select[] =
     "SELECT round, step, env, episode, slot, contribution, velocity, interaction, shapley,\n"
     "  shapley_error\n"
     "FROM event_contribution_measured";
+
+static const EsViewColumn seed_metrics_columns[] = {
+    {"round", ""},
+    {"step", "in the round; recorded on steps that are a multiple of the stride"},
+    {"env", "global index"},
+    {"episode", "id"},
+    {"slot", "r0c1, ..."},
+    {"seed_id", "unique in the run"},
+    {"blueprint", ""},
+    {"stage", "TRAINING, BLENDING, ..."},
+    {"alpha", "share of the seed in the blend, 0 to 1"},
+    {"gradient_norm", "L2, before clipping; NULL when not measured"},
+    {"health", "of its gradient, 0 to 1"},
+    {"ratio", "running average, its gradient to the host's, per parameter"},
+    {"weight", "by stage and alpha: 0.25, 0.5, 1 before, in, after blending, (1 + alpha) / 2"},
+    {"share", "of the sum of gradient norms of host and seeds"},
+    {"conflicts", "not measured yet"},
+    {"conflict_ratio", "not measured yet"},
+    {"teacher_share", "not measured yet"},
+};
+static const char seed_metrics_select[] =
+    "SELECT round, step, env, episode, slot, seed_id, blueprint, stage, alpha, gradient_norm,\n"
+    "  health, ratio, weight, share, conflicts, conflict_ratio, teacher_share\n"
+    "FROM event_seed_measured";
 
 static const EsViewColumn anomalies_columns[] = {
     {"round", ""},
@@ -442,6 +466,7 @@ static const EsView views[] = {
     VIEW(decisions, "one row per environment and recorded step: what the policy chose"),
     VIEW(rewards, "one row per environment and recorded step: the reward and its terms"),
     VIEW(contributions, "one row per environment, slot and recorded step: what a seed is worth"),
+    VIEW(seed_metrics, "one row per living seed and recorded step: blend, gradient, share"),
     VIEW(anomalies, "what a rule found wrong, and rollbacks of the governor"),
     VIEW(proofs, "one row per round of proving: what was proved, what limits dropped"),
     VIEW(rankings, "one row per ranking: validations, and the comparison at the end"),
