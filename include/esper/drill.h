@@ -10,6 +10,8 @@
 #ifndef ESPER_DRILL_H
 #define ESPER_DRILL_H
 
+#include <stdint.h>
+
 #include "esper/api.h"
 #include "esper/status.h"
 
@@ -32,6 +34,13 @@ ES_API const char *es_drill_name(int index);
 // Runs a drill, for up to a few seconds. ARGUMENT when there is no such one; any other failure is
 // of the drill itself, not of what it tests.
 ES_API EsStatus es_drill_run(const char *name, EsDrillReport *report);
+
+// Runs a fit with faults drawn from the seed: a controller that fails or is late, seeds that do,
+// epochs and decisions over their budgets, a clock that jumps. Passes when every counter and event
+// equals what was injected, by name, and the networks are those of a fit whose late calls fail
+// instead.
+#define ES_DRILL_EPOCHS_MAX 1000000
+ES_API EsStatus es_drill_stress(int64_t n_epochs, uint64_t seed, EsDrillReport *report);
 
 #ifdef __cplusplus
 }

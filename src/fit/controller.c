@@ -10,7 +10,7 @@ struct EsController {
     EsGrowthSettings settings;
     EsSlot slots[ES_SLOTS_MAX];
     EsPolicy *policy; // owned
-    EsControllerDrill drill;
+    EsDeadlineDrill drill;
     // the question and its answer
     EsGrowthState state;  // over slab
     void *slab;           // owned
@@ -52,11 +52,11 @@ static EsStatus create_parts(EsController *controller, const char *policy,
 }
 
 EsStatus es_controller_create(const char *policy, const EsPolicyContext *context,
-                              const EsControllerDrill *drill, EsController **controller_out) {
+                              const EsDeadlineDrill *drill, EsController **controller_out) {
     EsController *controller = NULL;
     *controller_out = NULL;
     ES_TRY(es_allocate(sizeof *controller, (void **)&controller));
-    controller->drill = drill != NULL ? *drill : (EsControllerDrill){0};
+    controller->drill = drill != NULL ? *drill : (EsDeadlineDrill){0};
     EsStatus status = create_parts(controller, policy, context);
     if (status != ES_STATUS_OK) {
         es_controller_destroy(controller);

@@ -15,17 +15,12 @@
 #include "control/policy/policy.h"
 #include "fit/deadline.h"
 
-// Runs on the controller's thread before each decision, in drills; an error is the controller's.
-typedef struct EsControllerDrill {
-    EsStatus (*before)(void *context);
-    void *context; // outlives every controller
-} EsControllerDrill;
-
 typedef struct EsController EsController;
 
-// `context` is copied; its device is not used. `drill` is nullable and copied.
+// `context` is copied; its device is not used. `drill` runs before each decision; it is nullable
+// and copied.
 EsStatus es_controller_create(const char *policy, const EsPolicyContext *context,
-                              const EsControllerDrill *drill, EsController **controller);
+                              const EsDeadlineDrill *drill, EsController **controller);
 void es_controller_destroy(EsController *controller);
 
 // Its policy, owned by it, for use between decisions.

@@ -27,6 +27,12 @@ typedef struct EsDeadlineJob {
     void *context;
 } EsDeadlineJob;
 
+// Runs on the job's thread before the job, in drills; an error is the job's.
+typedef struct EsDeadlineDrill {
+    EsStatus (*before)(void *context);
+    void *context; // outlives every job
+} EsDeadlineDrill;
+
 typedef enum EsDeadlineOutcome {
     ES_DEADLINE_MET,
     ES_DEADLINE_MISSED,

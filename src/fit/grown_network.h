@@ -16,6 +16,7 @@
 #define ES_FIT_GROWN_NETWORK_H
 
 #include "base/checksum.h"
+#include "base/file.h"
 #include "base/thread_pool.h"
 #include "growth/engine/growth.h"
 #include "network/store.h"
@@ -109,8 +110,18 @@ void es_grown_seeds_list(const EsGrowth *growth, int64_t env, EsGrownSpec *spec,
 #define ES_NETWORK_BEFORE_FILE  "network.before.safetensors" // while both are being replaced
 #define ES_NETWORK_JSON_FILE    "network.json"
 
-// Writes network.safetensors and network.json into a folder that exists.
+// Writes network.safetensors and network.json into a folder that exists, in place of those that are
+// there: one that is killed meanwhile leaves the network before.
 EsStatus es_grown_network_save(const EsGrownNetwork *network, const char *folder);
+
+// The same in two steps, of which another thread may take the second: a copy of both files in
+// memory, to be destroyed by the caller, and their writing.
+EsStatus es_grown_network_hold(const EsGrownNetwork *network, const char *folder,
+                               EsHeldFiles **files);
+EsStatus es_grown_network_replace(const char *folder, const EsHeldFiles *files);
+
+// Writes both files as they are, into a folder that has no network: a checkpoint's.
+EsStatus es_grown_network_write(const EsGrownNetwork *network, const char *folder);
 
 // `path` is the folder, one of the two files, or a run folder, whose best network is taken. The
 // files are not trusted: INPUT names the entry that is missing, out of range or does not fit.

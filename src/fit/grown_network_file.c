@@ -134,9 +134,11 @@ static int is_filed(const EsValue *value) {
     return value->role == ES_ROLE_PARAMETER || value->role == ES_ROLE_STATE;
 }
 
-static EsStatus save_tensors(const EsGrownNetwork *network, const char *path) {
+// `hash` receives that of the tensors.
+static EsStatus save_tensors(const EsGrownNetwork *network, const char *path,
+                             char hash[ES_SHA256_TEXT_BYTES]) {
     const EsGraph *graph = network->single.graph;
-    const EsMetadata metadata[] = {{"format", FORMAT}, ES_TENSORS_HASH_ENTRY};
+    const EsMetadata metadata[] = {{"format", FORMAT}, {ES_TENSORS_HASH, hash}};
     EsNamedTensor *tensors = NULL;
     int n = 0;
     ES_TRY(es_allocate(sizeof *tensors * (size_t)graph->n_values, (void **)&tensors));
@@ -145,7 +147,10 @@ static EsStatus save_tensors(const EsGrownNetwork *network, const char *path) {
             tensors[n++] = (EsNamedTensor){graph->values[v].name, filed_tensor(network, v)};
         }
     }
-    EsStatus status = es_safetensors_save(path, tensors, n, metadata, (int)ES_COUNT_OF(metadata));
+    EsStatus status = es_safetensors_hash(tensors, n, hash);
+    if (status == ES_STATUS_OK) {
+        status = es_safetensors_save(path, tensors, n, metadata, (int)ES_COUNT_OF(metadata));
+    }
     es_release(tensors);
     return status;
 }
@@ -173,11 +178,30 @@ static int is_pair(const char *json_path, const char *tensors_path) {
     return is_one;
 }
 
+EsStatus es_grown_network_write(const EsGrownNetwork *network, const char *folder) {
+    char tensors_path[PATH_BYTES], json_path[PATH_BYTES], hash[ES_SHA256_TEXT_BYTES];
+    ES_TRY(join(folder, ES_NETWORK_TENSORS_FILE, tensors_path));
+    ES_TRY(join(folder, ES_NETWORK_JSON_FILE, json_path));
+    ES_TRY(save_tensors(network, tensors_path, hash));
+    return save_json(network, json_path, hash);
+}
+
+EsStatus es_grown_network_hold(const EsGrownNetwork *network, const char *folder,
+                               EsHeldFiles **files) {
+    ES_TRY(es_held_files_begin(files));
+    EsStatus status = es_grown_network_write(network, folder);
+    es_held_files_end();
+    if (status != ES_STATUS_OK) {
+        es_held_files_destroy(*files);
+        *files = NULL;
+    }
+    return status;
+}
+
 // The tensors of the network that is replaced have a second name until both files are new: what is
 // killed in between leaves a network, the one before. Where links cannot be made there is none.
-EsStatus es_grown_network_save(const EsGrownNetwork *network, const char *folder) {
+EsStatus es_grown_network_replace(const char *folder, const EsHeldFiles *files) {
     char tensors_path[PATH_BYTES], json_path[PATH_BYTES], before_path[PATH_BYTES];
-    EsSafetensors *file = NULL;
     ES_TRY(join(folder, ES_NETWORK_TENSORS_FILE, tensors_path));
     ES_TRY(join(folder, ES_NETWORK_JSON_FILE, json_path));
     ES_TRY(join(folder, ES_NETWORK_BEFORE_FILE, before_path));
@@ -187,13 +211,16 @@ EsStatus es_grown_network_save(const EsGrownNetwork *network, const char *folder
     if (link(tensors_path, before_path) != 0 && errno != EEXIST && errno != ENOENT) {
         es_log(ES_LOG_DEBUG, "%s: no second name: %s", tensors_path, strerror(errno));
     }
-    ES_TRY(save_tensors(network, tensors_path));
-    ES_TRY(es_safetensors_open(tensors_path, &file));
-    EsStatus status = save_json(network, json_path, es_safetensors_metadata(file, ES_TENSORS_HASH));
-    es_safetensors_close(file);
-    if (status == ES_STATUS_OK) {
-        (void)unlink(before_path);
-    }
+    ES_TRY(es_held_files_write(files));
+    (void)unlink(before_path);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_grown_network_save(const EsGrownNetwork *network, const char *folder) {
+    EsHeldFiles *files = NULL;
+    ES_TRY(es_grown_network_hold(network, folder, &files));
+    EsStatus status = es_grown_network_replace(folder, files);
+    es_held_files_destroy(files);
     return status;
 }
 

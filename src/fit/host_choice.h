@@ -50,7 +50,7 @@ EsStatus es_fit_topology_of(EsFitTopology *topology, const EsGrownSpec *spec, co
 void es_fit_topology_draw(EsFitTopology *topology, const EsHostSpec *host, const EsSlot *slots,
                           int n_slots, int64_t max_parameters, uint64_t seed, uint32_t number);
 
-// Between es_growth_begin and es_growth_advance, on the CPU (es_growth_plant).
+// Between es_growth_begin and es_growth_advance (es_growth_plant).
 EsStatus es_fit_topology_plant(const EsFitTopology *topology, EsGrowth *growth, int64_t env);
 
 ES_EXTERN_C_END

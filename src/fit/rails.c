@@ -1,6 +1,7 @@
 // The assessment of epochs: what fails one, and what a failure or a success changes.
 #include "fit/rails.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,8 @@ static void set_state(EsBreaker *breaker, EsBreakerState state) {
 }
 
 int es_breaker_allows(EsBreaker *breaker, const EsRailsSettings *settings, int64_t now_ns) {
+    // a clock that went back: its time begins anew, instead of lasting until then
+    breaker->opened_ns = ES_MIN(breaker->opened_ns, now_ns);
     if (breaker->state == ES_BREAKER_OPEN &&
         (double)(now_ns - breaker->opened_ns) >= (double)settings->breaker_seconds * 1e9) {
         set_state(breaker, ES_BREAKER_HALF_OPEN);
@@ -130,7 +133,33 @@ void es_rails_controller_spent(EsRails *rails, int n_threads) {
     }
 }
 
+// --- seeds ---
+
+void es_rails_seeds_prepared(EsRails *rails, double ms) { rails->seeds_ms = ms; }
+
+void es_rails_seeds_timed_out(EsRails *rails, double deadline_ms, int n_operations) {
+    rails->fault = ES_RAILS_KASMINA_TIMEOUT;
+    rails->seeds_ms = 0;
+    rails->counts.kasmina_timeouts++;
+    note(rails, "tolaria.kasmina_timeout", "warning",
+         "{\"error\": \"not ready within %g ms\", \"deadline_ms\": %g, \"operations\": %d}",
+         deadline_ms, deadline_ms, n_operations);
+    enter_conservative(rails, rails->fault);
+}
+
+void es_rails_seeds_failed(EsRails *rails, const char *detail, int n_operations) {
+    char quoted[256];
+    rails->fault = ES_RAILS_KASMINA_ERROR;
+    rails->seeds_ms = 0;
+    note(rails, "tolaria.kasmina_error", "warning", "{\"error\": \"%s\", \"operations\": %d}",
+         quote(detail, quoted), n_operations);
+}
+
 // --- assessment ---
+
+static int has_exploded(const EsRailsSettings *settings, const EsRailsEpoch *epoch) {
+    return settings->gradient_limit > 0 && epoch->gradient_norm > (double)settings->gradient_limit;
+}
 
 static EsRailsReason find_reason(EsRails *rails, const EsRailsEpoch *epoch, int64_t now_ns) {
     const EsRailsSettings *settings = &rails->settings;
@@ -147,6 +176,19 @@ static EsRailsReason find_reason(EsRails *rails, const EsRailsEpoch *epoch, int6
         note(rails, "tolaria.epoch_budget_exceeded", "warning", "{\"latency_ms\": %.3f}",
              epoch->latency_ms);
         reason = ES_RAILS_EPOCH_BUDGET;
+    }
+    if (has_exploded(settings, epoch)) {
+        char norm[32] = "null"; // JSON has no infinity
+        if (isfinite(epoch->gradient_norm)) {
+            snprintf(norm, sizeof norm, "%.6g", epoch->gradient_norm);
+        }
+        note(rails, "esper.rails.gradient_exploded", "error", "{\"norm\": %s, \"limit\": %g}", norm,
+             (double)settings->gradient_limit);
+        reason = ES_RAILS_GRADIENT;
+    }
+    if (epoch->has_diverged) {
+        note(rails, "esper.rails.loss_not_finite", "error", "%s", "{}");
+        reason = ES_RAILS_NO_LOSS;
     }
     return es_breaker_allows(&rails->breaker, settings, now_ns) ? reason : ES_RAILS_BREAKER_OPEN;
 }
@@ -205,5 +247,49 @@ EsRailsVerdict es_rails_assess(EsRails *rails, const EsRailsEpoch *epoch, int64_
     } else {
         fail(rails, reason, now_ns);
     }
-    return (EsRailsVerdict){reason, rails->level == ES_EMERGENCY_HALT};
+    int is_wrong = epoch->has_diverged || has_exploded(&rails->settings, epoch);
+    return (EsRailsVerdict){.reason = reason,
+                            .must_halt = rails->level == ES_EMERGENCY_HALT,
+                            .must_roll_back = rails->settings.rollback && is_wrong};
+}
+
+void es_rails_dispatch_failed(EsRails *rails, int is_late, const char *detail) {
+    char quoted[256];
+    rails->counts.dispatch_failures++;
+    note(rails, is_late ? "tolaria.emergency.dispatch_timeout" : "tolaria.emergency.dispatch_error",
+         "critical", "{\"level\": %d, \"error\": \"%s\"}", (int)rails->level,
+         quote(detail, quoted));
+}
+
+// --- rollback ---
+
+void es_rails_noted_snapshot(EsRails *rails) { rails->counts.snapshots++; }
+
+void es_rails_rolled_back(EsRails *rails, int from_memory, double ms) {
+    rails->counts.fast_hits += from_memory;
+    rails->counts.fast_misses += !from_memory;
+    rails->restore_ms = ms;
+    note(rails, "tolaria.rollback.restored", "warning", "{\"tier\": \"%s\", \"latency_ms\": %.3f}",
+         from_memory ? "fast" : "full", ms);
+}
+
+void es_rails_restore_failed(EsRails *rails, const char *stage, const char *detail, double ms) {
+    char quoted[256];
+    rails->counts.fast_misses++;
+    rails->counts.restore_failures++;
+    rails->restore_ms = ms;
+    note(rails, "tolaria.rollback.restore_failed", "critical",
+         "{\"reason\": \"%s\", \"detail\": \"%s\"}", stage, quote(detail, quoted));
+}
+
+void es_rails_restore_absent(EsRails *rails) { rails->counts.fast_misses++; }
+
+void es_rails_restore_late(EsRails *rails, EsRailsReason reason, double deadline_ms) {
+    rails->counts.fast_misses++;
+    rails->counts.restore_deadlines++;
+    rails->restore_ms = deadline_ms;
+    note(rails, "tolaria.rollback.restore_failed", "critical",
+         "{\"reason\": \"deadline_exceeded\", \"detail\": \"no checkpoint within %g ms\"}",
+         deadline_ms);
+    escalate(rails, ES_EMERGENCY_HALT, reason);
 }

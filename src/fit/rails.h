@@ -24,10 +24,19 @@ typedef struct EsRailsSettings {
     float epoch_budget_ms;        // 0 = none
     float hook_budget_ms;         // of the controller's decisions of an epoch; 0 = none
     float controller_deadline_ms; // 0 = it is waited for
+    float seed_deadline_ms;       // of preparing seeds; 0 = it is waited for
     int breaker_failures;         // in a row that open the breaker
     int breaker_successes;        // that close it again
     float breaker_seconds;        // that it stays open
     int halt_failures;            // failed epochs in a row that end the fit, 0 = none do
+    float gradient_limit;         // norm of the host's gradient that fails an epoch, 0 = any may be
+    int rollback;                 // epochs without a finite loss, or over that limit, are undone
+    int rollback_mib;             // states of good epochs in memory; 0: from checkpoints alone
+    int rollback_every;           // epochs between two of them
+    float rollback_deadline_ms;   // of reading a checkpoint; 0 = it is waited for
+    char emergency_file[1024];    // that emergencies are written to; "" = none
+    float emergency_timeout_ms;   // of one of these messages
+    int emergency_per_minute;     // the most of them in a minute
 } EsRailsSettings;
 
 // --- the circuit breaker ---
@@ -60,7 +69,11 @@ void es_breaker_succeed(EsBreaker *breaker, const EsRailsSettings *settings);
     X(EPOCH_BUDGET, epoch_budget)                                                                  \
     X(TAMIYO_TIMEOUT, tamiyo_timeout)                                                              \
     X(TAMIYO_ERROR, tamiyo_error)                                                                  \
-    X(HOOK_BUDGET, hook_budget)
+    X(KASMINA_TIMEOUT, kasmina_timeout)                                                            \
+    X(KASMINA_ERROR, kasmina_error)                                                                \
+    X(HOOK_BUDGET, hook_budget)                                                                    \
+    X(NO_LOSS, loss_not_finite)                                                                    \
+    X(GRADIENT, gradient_exploded)
 
 typedef enum EsRailsReason {
 #define X(NAME, name) ES_RAILS_##NAME,
@@ -82,13 +95,19 @@ typedef struct EsRailsEvent {
     char attributes[320]; // a JSON object
 } EsRailsEvent;
 
-#define ES_RAILS_EVENTS_MAX 16
+#define ES_RAILS_EVENTS_MAX 24
 
-// Since the run began, sessions included.
+// Since the run began, sessions included, but where it says so.
 typedef struct EsRailsCounts {
     int64_t epochs, failed;
     int64_t tamiyo_timeouts;
     int64_t halts;
+    int64_t snapshots;              // states of good epochs put into memory, of this session
+    int64_t fast_hits, fast_misses; // rollbacks from memory; without a state there
+    int64_t restore_failures;       // of checkpoints, by any stage
+    int64_t restore_deadlines;      // missed
+    int64_t kasmina_timeouts;
+    int64_t dispatch_failures; // messages of emergencies, of this session
 } EsRailsCounts;
 
 typedef struct EsRails {
@@ -96,12 +115,14 @@ typedef struct EsRails {
     EsBreaker breaker;
     EsEmergencyLevel level;
     int is_conservative; // the controller is not asked, until an epoch succeeds
-    int is_spent;        // nor ever again: too many of its threads hang
+    int is_spent;        // nor ever again: too many threads hang
     int n_failed_in_row;
     EsRailsCounts counts;
     // of the epoch at hand
-    EsRailsReason fault; // of the controller
+    EsRailsReason fault; // of the controller, or of the seeds' operations
     double controller_ms;
+    double seeds_ms;   // of the last preparation of seeds
+    double restore_ms; // of the last rollback
     EsRailsEvent events[ES_RAILS_EVENTS_MAX];
     int n_events;
 } EsRails;
@@ -117,22 +138,46 @@ int es_rails_asks_controller(const EsRails *rails);
 void es_rails_controller_answered(EsRails *rails, double ms);
 void es_rails_controller_timed_out(EsRails *rails, double deadline_ms);
 void es_rails_controller_failed(EsRails *rails, const char *detail);
-// It will not be asked again; said once.
+// Neither it nor seeds are asked for again: too many threads hang. Said once.
 void es_rails_controller_spent(EsRails *rails, int n_threads);
 
+// The outcome of preparing the seeds of an epoch's decisions; those of a preparation that is late
+// or fails are thrown away. A late one makes the rest of the epoch conservative.
+void es_rails_seeds_prepared(EsRails *rails, double ms);
+void es_rails_seeds_timed_out(EsRails *rails, double deadline_ms, int n_operations);
+void es_rails_seeds_failed(EsRails *rails, const char *detail, int n_operations);
+
 typedef struct EsRailsEpoch {
-    double latency_ms; // wall clock of the whole epoch
-    double hook_ms;    // of it, the controller's decisions
+    double latency_ms;    // wall clock of the whole epoch
+    double hook_ms;       // of it, the controller's decisions
+    int has_diverged;     // no candidate has a finite loss
+    double gradient_norm; // the largest of the hosts, before clipping
 } EsRailsEpoch;
 
 typedef struct EsRailsVerdict {
     EsRailsReason reason; // NONE: the epoch succeeded
     int must_halt;
+    int must_roll_back; // its training went wrong; a late epoch is late, not wrong
 } EsRailsVerdict;
 
-// The first that holds is the reason: the breaker is open, the epoch's budget, the controller's
-// fault, the hook's budget.
+// The first that holds is the reason: the breaker is open, no loss, the gradient, the epoch's
+// budget, the fault of controller or seeds, the hook's budget.
 EsRailsVerdict es_rails_assess(EsRails *rails, const EsRailsEpoch *epoch, int64_t now_ns);
+
+// A message of the emergency of this epoch, or of an earlier one, could not be delivered.
+void es_rails_dispatch_failed(EsRails *rails, int is_late, const char *detail);
+
+// --- rollback, after the assessment and before the next epoch ---
+
+void es_rails_noted_snapshot(EsRails *rails);
+void es_rails_rolled_back(EsRails *rails, int from_memory, double ms);
+// `stage` is a name of the source documents: wal_crc_mismatch, read_error, ckpt_crc_mismatch,
+// deserialize, model_load.
+void es_rails_restore_failed(EsRails *rails, const char *stage, const char *detail, double ms);
+// There is no checkpoint yet.
+void es_rails_restore_absent(EsRails *rails);
+// Ends the fit: the state at hand is wrong, and the disk does not answer.
+void es_rails_restore_late(EsRails *rails, EsRailsReason reason, double deadline_ms);
 
 ES_EXTERN_C_END
 

@@ -26,7 +26,7 @@ static int has_event(const EsRails *rails, const char *name, const char *attribu
 }
 
 static EsRailsVerdict run_epoch(EsRails *rails, double latency_ms, double hook_ms, int64_t now_ns) {
-    const EsRailsEpoch epoch = {latency_ms, hook_ms};
+    const EsRailsEpoch epoch = {.latency_ms = latency_ms, .hook_ms = hook_ms};
     es_rails_begin_epoch(rails);
     return es_rails_assess(rails, &epoch, now_ns);
 }
@@ -57,11 +57,13 @@ TEST(the_first_that_holds_is_the_reason) {
     es_rails_begin_epoch(&rails);
     es_rails_controller_failed(&rails, "a \"name\"\n with \\");
     EXPECT(has_event(&rails, "tolaria.tamiyo_error", "{\"error\": \"a \\\"name\\\"? with \\\\\"}"));
-    EXPECT_EQ(es_rails_assess(&rails, &(EsRailsEpoch){10, 6}, 0).reason, ES_RAILS_TAMIYO_ERROR);
+    EXPECT_EQ(es_rails_assess(&rails, &(EsRailsEpoch){.latency_ms = 10, .hook_ms = 6}, 0).reason,
+              ES_RAILS_TAMIYO_ERROR);
     es_rails_begin(&rails, &settings);
     es_rails_begin_epoch(&rails);
     es_rails_controller_timed_out(&rails, 2);
-    EXPECT_EQ(es_rails_assess(&rails, &(EsRailsEpoch){20, 6}, 0).reason, ES_RAILS_EPOCH_BUDGET);
+    EXPECT_EQ(es_rails_assess(&rails, &(EsRailsEpoch){.latency_ms = 20, .hook_ms = 6}, 0).reason,
+              ES_RAILS_EPOCH_BUDGET);
     EXPECT_EQ(rails.counts.tamiyo_timeouts, 1);
     EXPECT(has_event(&rails, "tolaria.epoch_budget_exceeded", "{\"latency_ms\": 20.000}"));
     EXPECT(has_event(&rails, "tolaria.hook_budget_exceeded", "{\"latency_ms\": 6.000}"));
@@ -117,6 +119,56 @@ TEST(the_breaker_opens_half_opens_and_closes) {
     EXPECT_EQ(rails.breaker.state, ES_BREAKER_CLOSED);
 }
 
+TEST(an_open_breaker_survives_a_clock_that_goes_back) {
+    const int64_t second = 1000000000, hour = 3600 * second;
+    EsBreaker breaker = {.state = ES_BREAKER_OPEN, .opened_ns = hour};
+    EXPECT_EQ(es_breaker_allows(&breaker, &settings, 10 * second), 0); // its time begins anew
+    EXPECT_EQ(es_breaker_allows(&breaker, &settings, 39 * second), 0);
+    EXPECT_EQ(es_breaker_allows(&breaker, &settings, 40 * second), 1);
+    EXPECT_EQ(breaker.state, ES_BREAKER_HALF_OPEN);
+}
+
+TEST(an_epoch_whose_training_went_wrong_is_rolled_back) {
+    EsRails rails;
+    EsRailsSettings undoing = settings;
+    undoing.rollback = 1;
+    undoing.gradient_limit = 10;
+    es_rails_begin(&rails, &undoing);
+    EsRailsEpoch epoch = {.latency_ms = 1, .hook_ms = 1, .gradient_norm = 10};
+    es_rails_begin_epoch(&rails);
+    EXPECT_EQ(es_rails_assess(&rails, &epoch, 0).must_roll_back, 0);
+    epoch.gradient_norm = 11;
+    es_rails_begin_epoch(&rails);
+    EsRailsVerdict verdict = es_rails_assess(&rails, &epoch, 0);
+    EXPECT_EQ(verdict.reason, ES_RAILS_GRADIENT);
+    EXPECT_EQ(verdict.must_roll_back, 1);
+    EXPECT(has_event(&rails, "esper.rails.gradient_exploded", "{\"norm\": 11, \"limit\": 10}"));
+    es_rails_rolled_back(&rails, 1, 2.5);
+    EXPECT(has_event(&rails, "tolaria.rollback.restored",
+                     "{\"tier\": \"fast\", \"latency_ms\": 2.500}"));
+    epoch.has_diverged = 1;
+    epoch.latency_ms = 1e9; // and late
+    es_rails_begin_epoch(&rails);
+    verdict = es_rails_assess(&rails, &epoch, 0);
+    EXPECT_EQ(verdict.reason, ES_RAILS_NO_LOSS);
+    EXPECT_EQ(verdict.must_roll_back, 1);
+    es_rails_restore_failed(&rails, "read_error", "no \"file\"", 3);
+    EXPECT(has_event(&rails, "tolaria.rollback.restore_failed",
+                     "{\"reason\": \"read_error\", \"detail\": \"no \\\"file\\\"\"}"));
+    EXPECT_EQ(rails.level == ES_EMERGENCY_HALT, 0);
+    es_rails_restore_late(&rails, verdict.reason, 250);
+    EXPECT_EQ(rails.level, ES_EMERGENCY_HALT);
+    EXPECT_EQ(rails.counts.halts, 1);
+    EXPECT_EQ(rails.counts.fast_hits, 1);
+    EXPECT_EQ(rails.counts.fast_misses, 2);
+    EXPECT_EQ(rails.counts.restore_failures, 1);
+    EXPECT_EQ(rails.counts.restore_deadlines, 1);
+    // a late epoch is late, not wrong
+    epoch = (EsRailsEpoch){.latency_ms = 1e9, .gradient_norm = -1};
+    es_rails_begin_epoch(&rails);
+    EXPECT_EQ(es_rails_assess(&rails, &epoch, 0).must_roll_back, 0);
+}
+
 TEST(failures_in_a_row_halt) {
     EsRails rails;
     es_rails_begin(&rails, &settings);
@@ -133,6 +185,32 @@ TEST(failures_in_a_row_halt) {
     for (int i = 0; i < 100; i++) {
         EXPECT_EQ(run_epoch(&rails, 19, 0, 0).must_halt, 0);
     }
+}
+
+TEST(seeds_that_are_late_fail_the_epoch) {
+    EsRails rails;
+    es_rails_begin(&rails, &settings);
+    es_rails_begin_epoch(&rails);
+    es_rails_seeds_prepared(&rails, 1.5);
+    es_rails_seeds_timed_out(&rails, 5, 2);
+    EXPECT_EQ(rails.counts.kasmina_timeouts, 1);
+    EXPECT(rails.seeds_ms == 0);
+    EXPECT(rails.is_conservative);
+    EXPECT(has_event(&rails, "tolaria.kasmina_timeout",
+                     "{\"error\": \"not ready within 5 ms\", \"deadline_ms\": 5, "
+                     "\"operations\": 2}"));
+    EXPECT(has_event(&rails, "tolaria.conservative_mode_entered",
+                     "{\"reason\": \"kasmina_timeout\"}"));
+    EsRailsEpoch epoch = {.latency_ms = 1, .hook_ms = 1};
+    EXPECT_EQ(es_rails_assess(&rails, &epoch, 0).reason, ES_RAILS_KASMINA_TIMEOUT);
+    run_epoch(&rails, 1, 0, 0); // good
+    es_rails_begin_epoch(&rails);
+    es_rails_seeds_failed(&rails, "no memory", 1);
+    EXPECT(!rails.is_conservative); // until the epoch has failed
+    EXPECT(has_event(&rails, "tolaria.kasmina_error",
+                     "{\"error\": \"no memory\", \"operations\": 1}"));
+    EXPECT_EQ(es_rails_assess(&rails, &epoch, 0).reason, ES_RAILS_KASMINA_ERROR);
+    EXPECT(rails.is_conservative);
 }
 
 TEST(a_controller_that_hangs_too_often_is_not_asked_again) {
