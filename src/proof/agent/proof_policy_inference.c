@@ -64,6 +64,7 @@ void es_proof_cache_destroy(EsProofCache *cache) {
     es_release(cache->wanted);
     es_release(cache->waiting);
     es_release(cache->list);
+    es_release(cache->results);
     es_release(cache);
 }
 
@@ -227,14 +228,41 @@ EsProofBatch es_proof_cache_batch(const EsProofCache *cache, const int32_t *list
 typedef struct Filling {
     EsProofCache *cache;
     int64_t count, n_value, first_policy;
+    int64_t first, stride; // this process computes blocks first, first + stride, ...
+    float *rows; // of the results that others get, in the same order; NULL: they compute their own
 } Filling;
+
+// Between a block's results in the cache and their rows, in the order of its states.
+static void move_results(const EsProofCache *cache, const EsProofBatch *batch, float *rows,
+                         int is_taken) {
+    size_t D = (size_t)cache->policy->settings.embed;
+    for (int64_t i = 0; i < batch->count; i++, rows += 1 + D) {
+        float *value = &cache->value[batch->numbers[i]];
+        float *encoding = cache->encoding + (size_t)batch->numbers[i] * D;
+        if (i < batch->n_value) {
+            memcpy(is_taken ? value : rows, is_taken ? rows : value, sizeof *rows);
+        }
+        if (i >= batch->first_policy) {
+            memcpy(is_taken ? encoding : rows + 1, is_taken ? rows + 1 : encoding,
+                   sizeof *rows * D);
+        }
+    }
+}
+
+static EsProofBatch filled_block(const Filling *job, int64_t block) {
+    return es_proof_cache_batch(job->cache, job->cache->list, job->count, job->n_value,
+                                job->first_policy, block);
+}
+
+static int64_t block_floats(const EsProofCache *cache) {
+    return ES_PROOF_BATCH_STATES * (1 + (int64_t)cache->policy->settings.embed);
+}
 
 static void fill_block(void *context, int64_t piece, int worker_index) {
     const Filling *job = context;
     EsProofCache *cache = job->cache;
     EsProofWorker *worker = cache->workers[worker_index];
-    EsProofBatch batch = es_proof_cache_batch(cache, cache->list, job->count, job->n_value,
-                                              job->first_policy, piece);
+    EsProofBatch batch = filled_block(job, job->first + piece * job->stride);
     int64_t D = cache->policy->settings.embed;
     es_proof_worker_forward(worker, &batch);
     for (int64_t i = 0; i < batch.n_value; i++) {
@@ -244,6 +272,46 @@ static void fill_block(void *context, int64_t piece, int worker_index) {
         memcpy(cache->encoding + batch.numbers[i] * D,
                worker->head[ES_PROOF_TOWER_POLICY].y + i * D, sizeof(float) * (size_t)D);
     }
+    if (job->rows != NULL) {
+        move_results(cache, &batch, job->rows + piece * block_floats(cache), 0);
+    }
+}
+
+// Takes the results of the blocks that other ranks have computed: those of rank r are r, r + R, ...
+static EsStatus take_results(const Filling *job, int64_t n_blocks) {
+    EsProofCache *cache = job->cache;
+    EsRankColumn column = {cache->results, sizeof(float) * (size_t)block_floats(cache)};
+    ES_TRY(es_ranks_gather(cache->ranks, "encodings of states", n_blocks, &column, 1));
+    for (int rank = 0; rank < job->stride; rank++) {
+        EsShare share = es_ranks_share(cache->ranks, rank, n_blocks);
+        for (int64_t row = share.first; row < share.end && rank != job->first; row++) {
+            EsProofBatch batch = filled_block(job, rank + (row - share.first) * job->stride);
+            move_results(cache, &batch, cache->results + row * block_floats(cache), 1);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// Ranks take blocks in turn, because those at the end of the list cost less. Few blocks are
+// computed by every rank alone: that is sooner done than sent.
+static EsStatus fill_blocks(Filling *job) {
+    EsProofCache *cache = job->cache;
+    int64_t n_blocks = (job->count + ES_PROOF_BATCH_STATES - 1) / ES_PROOF_BATCH_STATES;
+    int n_ranks = es_ranks_count(cache->ranks);
+    job->stride = 1;
+    if (n_ranks == 1 || n_blocks < n_ranks) {
+        es_proof_run_pieces(cache->pool, n_blocks, fill_block, job);
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_proof_array_grow((void **)&cache->results,
+                               sizeof(float) * (size_t)block_floats(cache), 0, n_blocks,
+                               &cache->results_capacity));
+    EsShare own = es_ranks_own(cache->ranks, n_blocks);
+    job->first = es_ranks_number(cache->ranks);
+    job->stride = n_ranks;
+    job->rows = cache->results + own.first * block_floats(cache);
+    es_proof_run_pieces(cache->pool, own.end - own.first, fill_block, job);
+    return take_results(job, n_blocks);
 }
 
 EsStatus es_proof_cache_fill(EsProofCache *cache) {
@@ -253,9 +321,7 @@ EsStatus es_proof_cache_fill(EsProofCache *cache) {
     job.count = es_proof_cache_arrange(cache->waiting, cache->n_waiting, cache->wanted, cache->list,
                                        &job.n_value, &job.first_policy);
     int64_t start_ns = es_clock_ns();
-    es_proof_run_pieces(cache->pool,
-                        (job.count + ES_PROOF_BATCH_STATES - 1) / ES_PROOF_BATCH_STATES, fill_block,
-                        &job);
+    ES_TRY(fill_blocks(&job));
     cache->fill_ns += es_clock_ns() - start_ns;
     for (int64_t i = 0; i < job.count; i++) {
         cache->known[cache->list[i]] |= cache->wanted[cache->list[i]];

@@ -17,6 +17,7 @@
 #ifndef ES_PROOF_PROOF_POLICY_INTERNAL_H
 #define ES_PROOF_PROOF_POLICY_INTERNAL_H
 
+#include "distributed/ranks.h"
 #include "network/slab_optimiser.h"
 #include "proof/agent/proof_policy_inference.h"
 #include "proof/agent/proof_policy_network.h"
@@ -33,7 +34,10 @@ enum { ES_PROOF_VALUES_OF_STATES = 1, ES_PROOF_VALUES_OF_SUCCESSORS = 2 };
 typedef struct EsProofCache {
     const EsProofPolicy *policy; // borrowed
     EsThreadPool *pool;          // borrowed; NULL: the calling thread alone
-    EsProofWorker **workers;     // owned, one per thread
+    EsRanks *ranks;              // borrowed: they share the batches of a fill; NULL: one process
+    float *results; // of a fill by ranks: value and encoding    (batches of states, 1 + D)
+    int64_t results_capacity; // batches
+    EsProofWorker **workers;  // owned, one per thread
     int n_workers;
     EsGoalTable goals; // states; of the encoder `structure` with the query, or no atom, behind
                        // them, in the graph's query_cells
@@ -76,7 +80,7 @@ EsStatus es_proof_cache_want(EsProofCache *cache, int32_t number, uint8_t wanted
 EsStatus es_proof_cache_take(EsProofCache *cache, const EsProofChoices *choices, int whose,
                              int32_t *state_number, int32_t *successor_number);
 
-// Computes all results that are wanted and not known.
+// Computes all results that are wanted and not known; collective where ranks share it.
 EsStatus es_proof_cache_fill(EsProofCache *cache);
 
 // The n logits of a state; that of an only successor is 0, since it is taken anyway.
@@ -144,7 +148,10 @@ struct EsProofPolicyTraining {
     float *d_value; //                                                                          (S)
     int64_t d_value_capacity;
     float *partial_sums; // gradients of the layers                                   (G, n_layers)
-    float *d_input;      // of the embedded states of a round
+    float *d_input;      // of the embedded states of a round: block i stands with those of its
+                         // partial sum, at i % G of (G, blocks / G)
+    float *columns;      // of the tables' gradients, as ranks exchange them: column groups of rows
+    int64_t columns_capacity;
     int64_t backward_ns; // ever, until all threads had gone back through the network
 };
 

@@ -5,7 +5,8 @@
 // states go through the network once more, a batch at a time, and back: batch b adds to partial sum
 // b % G of the layers' gradients, in the order of batches, and the partial sums are added in a
 // tree. Gradients of the embedded states are scattered into the tables column by column, in the
-// order of states. All orders are the same for any number of threads.
+// order of states. All orders are the same for any number of threads. Ranks divide the partial sums
+// and the columns, each in the same order, and then gather them.
 #include "proof/agent/proof_policy_training.h"
 
 #include <math.h>
@@ -81,11 +82,15 @@ void es_proof_policy_training_destroy(EsProofPolicyTraining *t) {
     }
     void *const owned[] = {t->workers,    t->row_state, t->row_first, t->successor,
                            t->need,       t->logits,    t->list,      t->partial_sums,
-                           t->d_encoding, t->d_value,   t->d_input};
+                           t->d_encoding, t->d_value,   t->d_input,   t->columns};
     for (size_t i = 0; i < ES_COUNT_OF(owned); i++) {
         es_release(owned[i]);
     }
     es_release(t);
+}
+
+void es_proof_policy_training_share(EsProofPolicyTraining *t, EsRanks *ranks) {
+    t->scorer->cache->ranks = ranks;
 }
 
 // --- acting ---
@@ -247,7 +252,18 @@ static EsStatus collect(EsProofPolicyTraining *t, const EsOutputs *gradients) {
 typedef struct Round {
     EsProofPolicyTraining *training;
     int64_t first_block, n_blocks;
+    EsShare own;     // partial sums of this rank
+    EsShare columns; // groups of columns that it scatters
 } Round;
+
+#define BLOCKS_PER_SUM (ES_PROOF_BLOCKS_PER_ROUND / ES_PROOF_PARTIAL_SUMS)
+_Static_assert(BLOCKS_PER_SUM *ES_PROOF_PARTIAL_SUMS == ES_PROOF_BLOCKS_PER_ROUND, "all alike");
+
+// Gradients with respect to the inputs of block i of a round.
+static float *input_gradients(const EsProofPolicyTraining *t, int64_t i) {
+    int64_t place = i % ES_PROOF_PARTIAL_SUMS * BLOCKS_PER_SUM + i / ES_PROOF_PARTIAL_SUMS;
+    return t->d_input + place * ES_PROOF_BATCH_STATES * es_proof_policy_input(t->policy);
+}
 
 static EsProofBatch block_of(const EsProofPolicyTraining *t, int64_t block) {
     return es_proof_cache_batch(t->scorer->cache, t->list, t->n_listed, t->n_value, t->first_policy,
@@ -276,11 +292,11 @@ static void block_backward(EsProofPolicyTraining *t, EsProofWorker *worker, int6
 static void partial_backward(void *context, int64_t piece, int worker_index) {
     const Round *job = context;
     EsProofPolicyTraining *t = job->training;
-    int64_t row_floats = es_proof_policy_input(t->policy);
-    float *partial_sum = t->partial_sums + piece * t->policy->n_layers;
-    for (int64_t i = piece; i < job->n_blocks; i += ES_PROOF_PARTIAL_SUMS) {
+    int64_t number = job->own.first + piece;
+    float *partial_sum = t->partial_sums + number * t->policy->n_layers;
+    for (int64_t i = number; i < job->n_blocks; i += ES_PROOF_PARTIAL_SUMS) {
         block_backward(t, t->workers[worker_index], job->first_block + i, partial_sum,
-                       t->d_input + i * ES_PROOF_BATCH_STATES * row_floats);
+                       input_gradients(t, i));
     }
 }
 
@@ -288,15 +304,75 @@ static void scatter_columns(void *context, int64_t piece, int worker) {
     int64_t start_ns = es_clock_ns();
     const Round *job = context;
     EsProofPolicyTraining *t = job->training;
-    int64_t D = t->policy->settings.embed, begin = piece * COLUMNS_PER_PIECE;
+    int64_t D = t->policy->settings.embed;
+    int64_t begin = (job->columns.first + piece) * COLUMNS_PER_PIECE;
     for (int64_t i = 0; i < job->n_blocks; i++) {
         EsProofBatch batch = block_of(t, job->first_block + i);
-        es_proof_network_scatter(t->policy, &batch, t->d_input + i * ES_PROOF_BATCH_STATES * 2 * D,
-                                 begin, ES_MIN(begin + COLUMNS_PER_PIECE, D),
+        es_proof_network_scatter(t->policy, &batch, input_gradients(t, i), begin,
+                                 ES_MIN(begin + COLUMNS_PER_PIECE, D),
                                  t->policy->store->gradients.data);
     }
     t->workers[worker]->embed_ns += es_clock_ns() - start_ns;
 }
+
+// --- tables over ranks ---
+
+typedef struct Table {
+    int64_t first, n_rows; // place in the slab, rows of D
+} Table;
+
+#define N_TABLES 3
+
+static void list_tables(const EsProofPolicy *policy, Table tables[N_TABLES]) {
+    tables[0] = (Table){policy->constants, policy->graph->n_constants + 1};
+    tables[1] = (Table){policy->variables, 2 * ES_PROOF_MAX_ATOMS};
+    tables[2] = (Table){policy->predicates, es_proof_policy_predicate_rows(policy->graph)};
+}
+
+// Between group g of columns of all tables' gradients and its rows, which lie together.
+static void move_columns(const EsProofPolicyTraining *t, const Table tables[N_TABLES], int64_t g,
+                         float *rows, int is_taken) {
+    int64_t D = t->policy->settings.embed, begin = g * COLUMNS_PER_PIECE;
+    size_t bytes = sizeof(float) * (size_t)ES_MIN(COLUMNS_PER_PIECE, D - begin);
+    float *gradients = t->policy->store->gradients.data;
+    for (int i = 0; i < N_TABLES; i++) {
+        for (int64_t row = 0; row < tables[i].n_rows; row++, rows += COLUMNS_PER_PIECE) {
+            float *place = gradients + tables[i].first + row * D + begin;
+            memcpy(is_taken ? place : rows, is_taken ? rows : place, bytes);
+        }
+    }
+}
+
+// Gives every rank the columns that the others have scattered.
+static EsStatus gather_columns(EsProofPolicyTraining *t, EsShare own, int64_t n_groups) {
+    Table tables[N_TABLES];
+    list_tables(t->policy, tables);
+    int64_t group_floats = 0;
+    for (int i = 0; i < N_TABLES; i++) {
+        group_floats += tables[i].n_rows * COLUMNS_PER_PIECE;
+    }
+    ES_TRY(es_proof_array_grow((void **)&t->columns, sizeof *t->columns * (size_t)group_floats, 0,
+                               n_groups, &t->columns_capacity));
+    for (int64_t g = own.first; g < own.end; g++) {
+        move_columns(t, tables, g, t->columns + g * group_floats, 0);
+    }
+    EsRankColumn column = {t->columns, sizeof *t->columns * (size_t)group_floats};
+    ES_TRY(es_ranks_gather(t->scorer->cache->ranks, "gradients of tables", n_groups, &column, 1));
+    for (int64_t g = 0; g < n_groups; g++) {
+        if (g < own.first || g >= own.end) {
+            move_columns(t, tables, g, t->columns + g * group_floats, 1);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// Returns whether columns are divided: where there are more states to scatter than rows to send.
+static int has_divided_columns(const EsProofPolicyTraining *t, int64_t n_groups) {
+    return es_ranks_count(t->scorer->cache->ranks) > 1 && n_groups > 0 &&
+           t->n_listed >= t->policy->graph->n_constants;
+}
+
+// --- all of it ---
 
 // The parts of the layers' gradients become the first elements of the store's.
 static void sum_parts(EsProofPolicyTraining *t) {
@@ -309,22 +385,39 @@ static void sum_parts(EsProofPolicyTraining *t) {
     es_kernels_of(policy->device)->tree_sum(policy->stream, &parts, &sum);
 }
 
+// Gives every rank the rows of all partial sums.
+static EsStatus gather_sums(EsProofPolicyTraining *t, const char *what, float *rows,
+                            int64_t row_floats) {
+    EsRankColumn column = {rows, sizeof *rows * (size_t)row_floats};
+    return es_ranks_gather(t->scorer->cache->ranks, what, ES_PROOF_PARTIAL_SUMS, &column, 1);
+}
+
 EsStatus es_proof_policy_training_backward(EsProofPolicyTraining *t, const EsOutputs *gradients) {
     const EsProofPolicy *policy = t->policy;
+    EsShare own = es_ranks_own(t->scorer->cache->ranks, ES_PROOF_PARTIAL_SUMS);
+    int64_t sum_inputs = BLOCKS_PER_SUM * ES_PROOF_BATCH_STATES * es_proof_policy_input(policy);
     int64_t n_blocks = (t->n_listed + ES_PROOF_BATCH_STATES - 1) / ES_PROOF_BATCH_STATES;
     // features have no tables to scatter into
     int64_t n_columns = policy->features == NULL ? policy->settings.embed : 0;
     int64_t n_pieces = (n_columns + COLUMNS_PER_PIECE - 1) / COLUMNS_PER_PIECE;
+    int is_divided = has_divided_columns(t, n_pieces);
+    EsShare columns =
+        is_divided ? es_ranks_own(t->scorer->cache->ranks, n_pieces) : (EsShare){0, n_pieces};
     ES_TRY(collect(t, gradients));
-    memset(t->partial_sums, 0, sizeof(float) * ES_PROOF_PARTIAL_SUMS * (size_t)policy->n_layers);
+    memset(t->partial_sums + own.first * policy->n_layers, 0,
+           sizeof(float) * (size_t)((own.end - own.first) * policy->n_layers));
     memset(policy->store->gradients.data, 0, es_tensor_bytes(&policy->store->gradients));
     for (int64_t first = 0; first < n_blocks; first += ES_PROOF_BLOCKS_PER_ROUND) {
-        Round job = {t, first, ES_MIN(ES_PROOF_BLOCKS_PER_ROUND, n_blocks - first)};
+        Round job = {t, first, ES_MIN(ES_PROOF_BLOCKS_PER_ROUND, n_blocks - first), own, columns};
         int64_t start_ns = es_clock_ns();
-        es_proof_run_pieces(t->pool, ES_PROOF_PARTIAL_SUMS, partial_backward, &job);
-        es_proof_run_pieces(t->pool, n_pieces, scatter_columns, &job);
+        es_proof_run_pieces(t->pool, own.end - own.first, partial_backward, &job);
+        ES_TRY(n_pieces > 0 ? gather_sums(t, "gradients of states", t->d_input, sum_inputs)
+                            : ES_STATUS_OK);
+        es_proof_run_pieces(t->pool, columns.end - columns.first, scatter_columns, &job);
         t->backward_ns += es_clock_ns() - start_ns;
     }
+    ES_TRY(is_divided ? gather_columns(t, columns, n_pieces) : ES_STATUS_OK);
+    ES_TRY(gather_sums(t, "gradients of layers", t->partial_sums, policy->n_layers));
     sum_parts(t);
     return ES_STATUS_OK;
 }

@@ -22,6 +22,7 @@
 #ifndef ES_PROOF_PROOF_POLICY_TRAINING_H
 #define ES_PROOF_PROOF_POLICY_TRAINING_H
 
+#include "distributed/ranks.h"
 #include "learning/ppo.h"
 #include "network/state_hash.h"
 #include "proof/agent/proof_policy_inference.h"
@@ -36,6 +37,11 @@ EsRolloutShape es_proof_rollout_shape(int64_t n_steps, int64_t n_envs, int max_c
 // The policy is borrowed; its device's pool must not be in use during calls.
 EsStatus es_proof_policy_training_create(EsProofPolicy *policy, EsProofPolicyTraining **training);
 void es_proof_policy_training_destroy(EsProofPolicyTraining *training);
+
+// From here on the ranks (borrowed) share the work on states: batches in forward passes, partial
+// sums of gradients on the way back. Acting and the model's calls are then collective, on the same
+// rows everywhere.
+void es_proof_policy_training_share(EsProofPolicyTraining *training, EsRanks *ranks);
 
 // Forget all rows, before a new rollout.
 void es_proof_policy_training_reset(EsProofPolicyTraining *training);

@@ -84,6 +84,7 @@ static EsStatus create_parts(EsProofTraining *t, EsDevice *device) {
     s->env.seed = s->seed;
     ES_TRY(es_proof_env_create(t->graph, &s->env, es_proof_training_pool(t), &t->env));
     ES_TRY(es_proof_policy_training_create(t->policy, &t->policy_training));
+    es_proof_policy_training_share(t->policy_training, s->ranks);
     EsRolloutShape shape = es_proof_rollout_shape(s->n_steps, s->env.n_envs,
                                                   es_proof_env_settings(t->env)->max_states);
     ES_TRY(es_rollout_create(&shape, &t->rollout));

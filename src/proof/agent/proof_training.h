@@ -45,6 +45,9 @@ typedef struct EsProofTrainingSettings {
     EsProofSchedule schedule;
     int32_t n_steps; // of a round
     uint64_t seed;
+    // Borrowed; NULL: one process. All ranks step all environments, which takes a hundredth of a
+    // round, and share the network's work (es_proof_policy_training_share); rounds are collective.
+    EsRanks *ranks;
 } EsProofTrainingSettings;
 
 // Those of the parts; 32 steps, no schedule, rates and discounts as published for proofs.
