@@ -20,18 +20,21 @@ struct EsCheckpoint {
     int64_t round;
     int rank, n_ranks;
     int is_writing, is_committed, is_complete;
-    json_t *names;  // owned: an object whose keys are the files of this rank; NULL in reading
-    json_t *values; // owned, by key
+    int is_on_disk;    // there is a folder, which end removes unless it is complete
+    int is_holding;    // this thread's files
+    EsHeldFiles *held; // owned; NULL where files go to disk at once
+    json_t *names;     // owned: an object whose keys are the files of this rank; NULL in reading
+    json_t *values;    // owned, by key
     int64_t bytes;
 };
 
 // --- writing ---
 
-static EsStatus create_object(const EsRunFolder *folder, int64_t round, int rank, int n_ranks,
+static EsStatus create_object(const char *root, int64_t round, int rank, int n_ranks,
                               EsCheckpoint **checkpoint) {
     ES_ASSERT(round >= 0 && n_ranks >= 1 && rank >= 0 && rank < n_ranks);
     ES_TRY(es_allocate(sizeof **checkpoint, (void **)checkpoint));
-    snprintf((*checkpoint)->root, sizeof(*checkpoint)->root, "%s", es_run_folder_root(folder));
+    snprintf((*checkpoint)->root, sizeof(*checkpoint)->root, "%s", root);
     (*checkpoint)->round = round;
     (*checkpoint)->rank = rank;
     (*checkpoint)->n_ranks = n_ranks;
@@ -42,6 +45,7 @@ static void destroy_object(EsCheckpoint *checkpoint) {
     if (checkpoint != NULL) {
         json_decref(checkpoint->names);
         json_decref(checkpoint->values);
+        es_held_files_destroy(checkpoint->held);
         es_release(checkpoint);
     }
 }
@@ -103,29 +107,70 @@ static EsStatus find_checkpoint_folder(const EsCheckpoint *checkpoint) {
     return ES_STATUS_OK;
 }
 
+static EsStatus create_writing(const EsRunFolder *folder, int64_t round, int rank, int n_ranks,
+                               EsCheckpoint **checkpoint) {
+    ES_TRY(create_object(es_run_folder_root(folder), round, rank, n_ranks, checkpoint));
+    (*checkpoint)->is_writing = 1;
+    (void)es_json_lacked_memory(); // an earlier attempt is no concern of this one
+    (*checkpoint)->names = json_object();
+    (*checkpoint)->values = json_object();
+    return (*checkpoint)->names != NULL && (*checkpoint)->values != NULL
+               ? ES_STATUS_OK
+               : ES_FAIL(MEMORY, "not enough memory to begin a checkpoint");
+}
+
 EsStatus es_checkpoint_begin(const EsRunFolder *folder, int64_t round, int rank, int n_ranks,
                              EsCheckpoint **checkpoint_out) {
     *checkpoint_out = NULL;
     EsCheckpoint *checkpoint = NULL;
-    ES_TRY(create_object(folder, round, rank, n_ranks, &checkpoint));
-    checkpoint->is_writing = 1;
     EsStatus status = ES_STATUS_OK;
-    int is_made = 0;
-    (void)es_json_lacked_memory(); // an earlier attempt is no concern of this one
-    checkpoint->names = json_object();
-    checkpoint->values = json_object();
-    if (checkpoint->names == NULL || checkpoint->values == NULL) {
-        status = ES_FAIL(MEMORY, "not enough memory to begin a checkpoint");
-        goto done;
+    ES_TRY_GOTO(create_writing(folder, round, rank, n_ranks, &checkpoint));
+    if (rank == 0) {
+        ES_TRY_GOTO(make_checkpoint_folder(checkpoint, &checkpoint->is_on_disk));
+    } else {
+        ES_TRY_GOTO(find_checkpoint_folder(checkpoint));
+        checkpoint->is_on_disk = 1;
     }
-    ES_TRY_GOTO(rank == 0 ? make_checkpoint_folder(checkpoint, &is_made)
-                          : find_checkpoint_folder(checkpoint));
     *checkpoint_out = checkpoint;
     return ES_STATUS_OK;
 done:
-    checkpoint->is_writing = is_made; // end removes a folder that was made
     es_checkpoint_end(checkpoint);
     return status;
+}
+
+EsStatus es_checkpoint_hold(const EsRunFolder *folder, int64_t round,
+                            EsCheckpoint **checkpoint_out) {
+    *checkpoint_out = NULL;
+    EsCheckpoint *checkpoint = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(create_writing(folder, round, 0, 1, &checkpoint));
+    ES_TRY_GOTO(es_held_files_begin(&checkpoint->held));
+    checkpoint->is_holding = 1;
+    *checkpoint_out = checkpoint;
+    return ES_STATUS_OK;
+done:
+    es_checkpoint_end(checkpoint);
+    return status;
+}
+
+void es_checkpoint_hold_end(EsCheckpoint *checkpoint) {
+    ES_ASSERT(checkpoint->is_holding);
+    es_held_files_end();
+    checkpoint->is_holding = 0;
+}
+
+EsStatus es_checkpoint_write(EsCheckpoint *checkpoint) {
+    ES_ASSERT(checkpoint->held != NULL && !checkpoint->is_holding && !checkpoint->is_on_disk);
+    const char *name;
+    json_t *unused;
+    ES_TRY(make_checkpoint_folder(checkpoint, &checkpoint->is_on_disk));
+    json_object_foreach(checkpoint->names, name, unused) {
+        ES_TRY(es_round_folder_add_name(checkpoint->root, checkpoint->round, name));
+    }
+    ES_TRY(es_held_files_write(checkpoint->held));
+    es_held_files_destroy(checkpoint->held); // as soon as the disk has them
+    checkpoint->held = NULL;
+    return es_checkpoint_commit(checkpoint);
 }
 
 const char *es_checkpoint_path(const EsCheckpoint *checkpoint, const char *name,
@@ -145,9 +190,12 @@ EsStatus es_checkpoint_add_file(EsCheckpoint *checkpoint, const char *name,
     if (json_object_get(checkpoint->names, name) != NULL) {
         return ES_STATUS_OK;
     }
-    return json_object_set_new(checkpoint->names, name, json_null()) == 0
+    if (json_object_set_new(checkpoint->names, name, json_null()) != 0) {
+        return ES_FAIL(MEMORY, "not enough memory to list the files of a checkpoint");
+    }
+    return checkpoint->is_on_disk
                ? es_round_folder_add_name(checkpoint->root, checkpoint->round, name)
-               : ES_FAIL(MEMORY, "not enough memory to list the files of a checkpoint");
+               : ES_STATUS_OK;
 }
 
 static EsStatus put_value(EsCheckpoint *checkpoint, const char *key, json_t *value) {
@@ -286,9 +334,12 @@ void es_checkpoint_end(EsCheckpoint *checkpoint) {
     if (checkpoint == NULL) {
         return;
     }
+    if (checkpoint->is_holding) {
+        es_checkpoint_hold_end(checkpoint);
+    }
     int is_unfinished =
         checkpoint->rank == 0 ? !checkpoint->is_complete : !checkpoint->is_committed;
-    if (checkpoint->is_writing && is_unfinished) {
+    if (checkpoint->is_on_disk && is_unfinished) {
         char detail[1024];
         snprintf(detail, sizeof detail, "%s", es_status_detail());
         EsStatus status = remove_unfinished(checkpoint);
@@ -366,10 +417,9 @@ EsStatus es_checkpoint_list(const EsRunFolder *folder, EsCheckpointInfo **infos,
     return es_round_folder_list(es_run_folder_root(folder), infos, n_infos);
 }
 
-static EsStatus open_checked(const EsRunFolder *folder, const EsRoundFolder *found, int rank,
-                             int n_ranks, EsCheckpoint **checkpoint) {
+static EsStatus open_checked(const char *root, const EsRoundFolder *found, int rank, int n_ranks,
+                             EsCheckpoint **checkpoint) {
     char path[ES_RUN_PATH_BYTES], name[32];
-    const char *root = es_run_folder_root(folder);
     if (found->n_ranks != n_ranks) {
         es_round_folder_path(root, found->info.round, "", path);
         return ES_FAIL(INPUT, "%s was written by %d rank%s, this run has %d", path, found->n_ranks,
@@ -379,13 +429,64 @@ static EsStatus open_checked(const EsRunFolder *folder, const EsRoundFolder *fou
     snprintf(name, sizeof name, "rank%d.json", rank);
     es_round_folder_path(root, found->info.round, name, path);
     ES_TRY(es_round_folder_load(path, &mark));
-    EsStatus status = create_object(folder, found->info.round, rank, n_ranks, checkpoint);
+    EsStatus status = create_object(root, found->info.round, rank, n_ranks, checkpoint);
     if (status == ES_STATUS_OK) {
         (*checkpoint)->values = json_incref(json_object_get(mark, "values"));
         (*checkpoint)->bytes = found->info.bytes;
     }
     json_decref(mark);
     return status;
+}
+
+static EsStatus hold_files(EsCheckpoint *checkpoint) {
+    char path[ES_RUN_PATH_BYTES];
+    json_t *mark = NULL;
+    size_t i;
+    json_t *entry;
+    es_round_folder_path(checkpoint->root, checkpoint->round, "rank0.json", path);
+    ES_TRY(es_round_folder_load(path, &mark));
+    EsStatus status = es_held_files_create(&checkpoint->held);
+    json_array_foreach(json_object_get(mark, "files"), i, entry) {
+        if (status == ES_STATUS_OK) {
+            const char *name = json_string_value(json_object_get(entry, "name"));
+            es_round_folder_path(checkpoint->root, checkpoint->round, name, path);
+            status = es_held_files_add(checkpoint->held, path);
+        }
+    }
+    json_decref(mark);
+    return status;
+}
+
+EsStatus es_checkpoint_open(const char *root, int64_t round, EsCheckpoint **checkpoint) {
+    EsRoundFolder found;
+    *checkpoint = NULL;
+    ES_TRY(es_round_folder_check(root, round, 1, &found));
+    if (found.condition != ES_ROUND_FOLDER_COMPLETE) {
+        return ES_FAIL(INPUT, "there is no whole checkpoint of round %lld%s%s", (long long)round,
+                       found.problem[0] != '\0' ? ": " : "", found.problem);
+    }
+    return open_checked(root, &found, 0, 1, checkpoint);
+}
+
+EsStatus es_checkpoint_hold_saved(const char *root, int64_t round, EsCheckpoint **checkpoint) {
+    ES_TRY(es_checkpoint_open(root, round, checkpoint));
+    EsStatus status = hold_files(*checkpoint);
+    if (status != ES_STATUS_OK) {
+        es_checkpoint_end(*checkpoint);
+        *checkpoint = NULL;
+    }
+    return status;
+}
+
+void es_checkpoint_read_begin(const EsCheckpoint *checkpoint) {
+    ES_ASSERT(checkpoint->held != NULL && !checkpoint->is_holding);
+    es_held_files_read_begin(checkpoint->held);
+}
+
+void es_checkpoint_read_end(void) { es_held_files_read_end(); }
+
+size_t es_checkpoint_held_bytes(const EsCheckpoint *checkpoint) {
+    return es_held_files_bytes(checkpoint->held);
 }
 
 EsStatus es_checkpoint_open_latest(const EsRunFolder *folder, int rank, int n_ranks,
@@ -400,7 +501,7 @@ EsStatus es_checkpoint_open_latest(const EsRunFolder *folder, int rank, int n_ra
         EsRoundFolder found;
         ES_TRY_GOTO(es_round_folder_check(root, rounds[i], 1, &found));
         if (found.condition == ES_ROUND_FOLDER_COMPLETE) {
-            ES_TRY_GOTO(open_checked(folder, &found, rank, n_ranks, checkpoint));
+            ES_TRY_GOTO(open_checked(root, &found, rank, n_ranks, checkpoint));
         } else if (found.condition == ES_ROUND_FOLDER_REFUSED) {
             status = ES_FAIL(INPUT, "%s", found.problem);
             goto done;

@@ -37,6 +37,31 @@ typedef struct EsCheckpoint EsCheckpoint;
 EsStatus es_checkpoint_begin(const EsRunFolder *folder, int64_t round, int rank, int n_ranks,
                              EsCheckpoint **checkpoint);
 
+// Begins a checkpoint of one rank in memory: files that this thread saves are held
+// (es_held_files_begin) until es_checkpoint_hold_end, and nothing is on disk before
+// es_checkpoint_write, which any thread may call. Put, add_file and end work as ever.
+//
+//     ES_TRY(es_checkpoint_hold(folder, round, &checkpoint));
+//     ... add_file, save, put ...
+//     es_checkpoint_hold_end(checkpoint);
+//     ... on another thread: es_checkpoint_write, es_checkpoint_complete, es_checkpoint_end ...
+EsStatus es_checkpoint_hold(const EsRunFolder *folder, int64_t round, EsCheckpoint **checkpoint);
+void es_checkpoint_hold_end(EsCheckpoint *checkpoint);
+
+// Makes the folder of a held checkpoint, writes its files and commits.
+EsStatus es_checkpoint_write(EsCheckpoint *checkpoint);
+
+// Reads a complete checkpoint of one rank of the run in `root` into memory, as one that is held;
+// nothing on disk is changed. INPUT when there is none of that round, or its hashes do not fit.
+EsStatus es_checkpoint_hold_saved(const char *root, int64_t round, EsCheckpoint **checkpoint);
+
+// Between these two this thread reads the files of a held checkpoint from memory, by their paths.
+void es_checkpoint_read_begin(const EsCheckpoint *checkpoint);
+void es_checkpoint_read_end(void);
+
+// Of the files of a held checkpoint.
+size_t es_checkpoint_held_bytes(const EsCheckpoint *checkpoint);
+
 // Makes a file of this name part of the checkpoint: it must be there when the rank commits. `path`
 // receives its path. Two ranks may not use one name.
 EsStatus es_checkpoint_add_file(EsCheckpoint *checkpoint, const char *name,
@@ -81,6 +106,11 @@ EsStatus es_checkpoint_list(const EsRunFolder *folder, EsCheckpointInfo **infos,
 // another number of ranks.
 EsStatus es_checkpoint_open_latest(const EsRunFolder *folder, int rank, int n_ranks,
                                    EsCheckpoint **checkpoint);
+
+// Opens the complete checkpoint of this round, of one rank, for reading. INPUT when there is none
+// whose hashes hold; nothing is touched.
+EsStatus es_checkpoint_open(const char *root, int64_t round, EsCheckpoint **checkpoint);
+
 int64_t es_checkpoint_round(const EsCheckpoint *checkpoint);
 
 // The path of a file of the checkpoint; returns `path`.

@@ -104,6 +104,7 @@ static EsStatus open_resumed(EsRun *run) {
     }
     ES_TRY(check_settings(run));
     run->n_rounds_done = run->n_rounds_saved = es_checkpoint_round(run->checkpoint);
+    run->n_rounds_sent = run->n_rounds_saved;
     if (options->settings->n_rounds < run->n_rounds_done) {
         return ES_FAIL(CONFIG, "%s has %lld %ss already; it cannot go on to %s %d", options->resume,
                        (long long)run->n_rounds_done, word_of(run), word_of(run),
@@ -198,14 +199,15 @@ static EsStatus open_hub(EsRun *run) {
     const EsRunSettings *settings = run->options.settings;
     EsHubOptions options = es_hub_defaults();
     options.level = (EsTelemetryLevel)settings->level;
-    int is_recorded = options.level != ES_LEVEL_OFF;
+    int is_recorded = options.level != ES_LEVEL_OFF && es_run_is_writer(run);
     if (!is_recorded) {
         options.level = ES_LEVEL_MINIMAL;
     }
     options.stride = settings->stride;
     options.queue_packets = settings->queue_packets;
     options.spill_bytes = (size_t)settings->spill_mib << 20;
-    options.spill_folder = settings->spill_mib > 0 ? es_run_folder_root(run->folder) : NULL;
+    int may_spill = settings->spill_mib > 0 && es_run_is_writer(run);
+    options.spill_folder = may_spill ? es_run_folder_root(run->folder) : NULL;
     ES_TRY(es_hub_create(&options, &run->hub));
     if (is_recorded) {
         ES_TRY(add_file_sinks(run));
@@ -213,7 +215,7 @@ static EsStatus open_hub(EsRun *run) {
             ES_TRY(add_prometheus_sink(run));
         }
     }
-    if (run->options.progress != NULL) {
+    if (run->options.progress != NULL && es_run_is_writer(run)) {
         EsConsoleOptions console = {.descriptor = fileno(run->options.progress),
                                     .is_terminal = run->options.is_terminal,
                                     .n_rounds = settings->n_rounds,
@@ -235,6 +237,7 @@ EsRunNeed es_run_need(const EsRunSettings *settings, int has_progress) {
 }
 
 static void release_run(EsRun *run) {
+    es_run_writer_stop(run->writer); // it reads hub and folder
     if (run->is_watching) {
         es_stop_signal_end();
     }
@@ -251,7 +254,7 @@ static EsStatus give_up(EsRun *run, EsStatus status) {
     char root[ES_RUN_PATH_BYTES] = "", detail[1024];
     int had_folder = run->had_folder;
     snprintf(detail, sizeof detail, "%s", es_status_detail());
-    if (run->options.resume == NULL && run->folder != NULL) {
+    if (run->options.resume == NULL && run->folder != NULL && es_run_is_writer(run)) {
         snprintf(root, sizeof root, "%s", es_run_folder_root(run->folder));
     }
     release_run(run);
@@ -283,7 +286,7 @@ EsStatus es_run_open(const EsRunOptions *options, EsRun **run_out) {
     run->best_score = -INFINITY;
     es_anomaly_detector_reset(&run->detector, NULL, es_anomaly_growth_heads, ES_N_GROWTH_HEADS);
     EsStatus status = es_anomaly_list_create(&run->anomalies, MAX_ANOMALIES);
-    if (status == ES_STATUS_OK) {
+    if (status == ES_STATUS_OK && es_run_is_writer(run)) {
         status =
             options->resume != NULL ? open_resumed(run) : es_run_folder_check_new(options->out);
     }
@@ -294,15 +297,60 @@ EsStatus es_run_open(const EsRunOptions *options, EsRun **run_out) {
     return ES_STATUS_OK;
 }
 
+// Folder and place of the run, from rank 0 to the others.
+typedef struct RankStart {
+    char root[ES_RUN_PATH_BYTES];
+    int64_t n_rounds_done;
+    int64_t is_resumed; // there is a checkpoint
+} RankStart;
+
+// A rank other than 0 takes the folder that rank 0 has made or opened, and the same checkpoint. It
+// changes nothing there, whatever it reads.
+static EsStatus join_folder(EsRun *run, const RankStart *start) {
+    ES_TRY(es_run_folder_join(start->root, &run->folder));
+    if (!start->is_resumed) {
+        return ES_STATUS_OK;
+    }
+    EsStatus status = es_checkpoint_open(start->root, start->n_rounds_done, &run->checkpoint);
+    if (status != ES_STATUS_OK) {
+        return es_status_set(status, __FILE__, __LINE__,
+                             "rank %d cannot go on from the checkpoint that rank 0 has read in %s: "
+                             "%.500s; do all ranks see the same files?",
+                             es_ranks_number(run->options.settings->ranks), start->root,
+                             es_status_detail());
+    }
+    run->n_rounds_done = run->n_rounds_saved = run->n_rounds_sent = start->n_rounds_done;
+    return ES_STATUS_OK;
+}
+
+// Folder and checkpoint on every rank; rank 0 comes first.
+static EsStatus share_folder(EsRun *run) {
+    EsRanks *ranks = run->options.settings->ranks;
+    RankStart start = {.root = ""};
+    if (es_run_is_writer(run)) {
+        ES_TRY(start_folder(run));
+        snprintf(start.root, sizeof start.root, "%s", es_run_folder_root(run->folder));
+        start.n_rounds_done = run->n_rounds_done;
+        start.is_resumed = run->checkpoint != NULL;
+    }
+    ES_TRY(es_ranks_broadcast(ranks, "start of the run", 0, &start, sizeof start));
+    return es_run_is_writer(run) ? ES_STATUS_OK : join_folder(run, &start);
+}
+
 EsStatus es_run_start(EsRun *run) {
     ES_ASSERT(!run->is_started);
     run->session_start_ns = es_clock_ns();
     run->is_watching = 1;
-    int has_epochs = strcmp(word_of(run), "epoch") == 0;
-    ES_TRY(es_stop_signal_begin(has_epochs ? stop_after_epoch : stop_after_round, quit_message));
-    ES_TRY(start_folder(run));
+    int has_epochs = strcmp(word_of(run), "epoch") == 0, is_heard = es_run_is_writer(run);
+    ES_TRY(es_stop_signal_begin(!is_heard    ? NULL
+                                : has_epochs ? stop_after_epoch
+                                             : stop_after_round,
+                                is_heard ? quit_message : NULL));
+    ES_TRY(share_folder(run));
     ES_TRY(open_hub(run));
-    ES_TRY(run->options.resume != NULL ? mark_resumed(run) : ES_STATUS_OK);
+    ES_TRY(es_run_writer_start(&run->writer));
+    int is_marked = run->options.resume != NULL && es_run_is_writer(run);
+    ES_TRY(is_marked ? mark_resumed(run) : ES_STATUS_OK);
     run->is_started = 1;
     return ES_STATUS_OK;
 }
@@ -310,6 +358,10 @@ EsStatus es_run_start(EsRun *run) {
 const EsRunFolder *es_run_folder(const EsRun *run) { return run->folder; }
 
 EsHub *es_run_hub(EsRun *run) { return run->hub; }
+
+int es_run_is_writer(const EsRun *run) {
+    return es_ranks_number(run->options.settings->ranks) == 0;
+}
 
 int64_t es_run_rounds_done(const EsRun *run) { return run->n_rounds_done; }
 
@@ -319,13 +371,21 @@ EsAnomalyDetector *es_run_detector(EsRun *run) { return &run->detector; }
 
 EsAnomalyList *es_run_anomalies(EsRun *run) { return &run->anomalies; }
 
+void es_run_note_halt(EsRun *run, const char *reason) {
+    snprintf(run->halt_reason, sizeof run->halt_reason, "%s", reason);
+}
+
 static void emit_end(EsRun *run, EsStatus status, const char *detail) {
     EsHubHealth health;
     es_hub_health(run->hub, &health);
-    EsRunEndedEvent row = {.outcome = status == ES_STATUS_OK            ? "done"
+    int is_halted = status == ES_STATUS_OK && run->halt_reason[0] != '\0';
+    EsRunEndedEvent row = {.outcome = is_halted                         ? "halted"
+                                      : status == ES_STATUS_OK          ? "done"
                                       : status == ES_STATUS_INTERRUPTED ? "interrupted"
                                                                         : "failed",
-                           .detail = status == ES_STATUS_OK ? NULL : detail,
+                           .detail = is_halted                ? run->halt_reason
+                                     : status == ES_STATUS_OK ? NULL
+                                                              : detail,
                            .seconds = es_clock_seconds_since(run->session_start_ns)};
     for (int i = 0; i < health.n_sinks; i++) {
         row.n_dropped += health.sinks[i].n_dropped;
@@ -343,9 +403,13 @@ EsStatus es_run_close(EsRun *run, EsStatus status, EsRunOutcome *outcome) {
     }
     char detail[1024];
     snprintf(detail, sizeof detail, "%s", es_status_detail());
+    es_run_writer_drain(run->writer);
+    es_run_collect(run);
     emit_end(run, status, detail);
     EsRunOutcome ended = {.n_rounds_done = run->n_rounds_saved,
                           .diverged_since = run->diverged_since};
+    es_run_writer_stop(run->writer); // it flushes the hub
+    run->writer = NULL;
     es_hub_close(run->hub, &ended.health);
     run->hub = NULL;
     ended.has_lost_events = es_hub_health_has_losses(&ended.health);

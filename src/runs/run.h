@@ -6,6 +6,11 @@
 // A resumed run goes on from the newest checkpoint and ends with the same bits as one that was
 // never interrupted.
 //
+// Several ranks (settings->ranks) run the same rounds: rank 0 has folder, lock, sinks, checkpoints
+// and the word on stopping; the others read its checkpoint and write nothing. All calls but open
+// and close are then collective. A checkpoint holds nothing of a rank: any number of them resumes
+// it.
+//
 //     EsRun *run; ES_TRY(es_run_open(&options, &run));
 //     EsStatus status = build_work(&work);
 //     if (status == ES_STATUS_OK) { status = es_run_start(run); }
@@ -19,6 +24,7 @@
 #include "base/machine.h"
 #include "runs/checkpoint.h"
 #include "runs/run_settings.h"
+#include "runs/run_writer.h"
 #include "telemetry/anomaly_rules.h"
 #include "telemetry/hub.h"
 
@@ -53,6 +59,9 @@ EsHub *es_run_hub(EsRun *run);
 // Rounds that were done and saved before this session's first.
 int64_t es_run_rounds_done(const EsRun *run);
 
+// Returns whether this process writes the run's files: rank 0, or the only one.
+int es_run_is_writer(const EsRun *run);
+
 // Returns whether progress is shown: without --quiet.
 int es_run_has_progress(const EsRun *run);
 
@@ -84,6 +93,7 @@ typedef struct EsRoundReport {
     int64_t device_bytes;          // of the device in all; missing on the CPU
     char state_hash[20];           // of all that the work holds; "" = missing
     int has_diverged;              // no loss was finite, or no update had a finite step
+    int is_spoiled;                // the state at hand is wrong: no checkpoint is made of it
 } EsRoundReport;
 
 void es_round_report_reset(EsRoundReport *report);
@@ -95,6 +105,9 @@ typedef struct EsRunWork {
     // Round `round` (from 1). Asks es_run_must_drop between steps and then returns INTERRUPTED.
     EsStatus (*round)(void *context, EsRun *run, int64_t round, EsRoundReport *report);
     EsStatus (*save)(void *context, EsCheckpoint *checkpoint);
+    // On the writer's thread, after a checkpoint is complete, so it may read nothing that rounds
+    // change; nullable. Its failure is logged.
+    EsStatus (*saved)(const char *root, int64_t round);
     EsStatus (*load)(void *context, const EsCheckpoint *checkpoint);
     // After the last round, in every session that gets there; nullable. INTERRUPTED when the user
     // asks to stop: a resumed run comes here again.
@@ -109,10 +122,25 @@ typedef struct EsRunWork {
 // round.
 EsStatus es_run_rounds(EsRun *run, const EsRunWork *work);
 
+// The work ends before its time, and is saved: recorded as "halted" with the reason, unless a
+// failure follows.
+void es_run_note_halt(EsRun *run, const char *reason);
+
+// Hands a durable write to the run's writer thread; the job is the run's from here on. Fails with
+// the failure of an earlier one: a run that cannot write does not go on as if it could.
+EsStatus es_run_submit(EsRun *run, EsWriterJob *job);
+
+// Waits until all that was handed over is on disk. Fails as es_run_submit does; a checkpoint that
+// failed is not among these.
+EsStatus es_run_drain(EsRun *run);
+
 // Returns whether the current round must be given up: the user wants to stop and it would not end
 // in time. Never while more than a third of that time was worked since the last save; with rounds
 // that long there is a checkpoint after each.
 int es_run_must_drop(EsRun *run);
+
+// Returns whether the user has asked to stop; for work after the last round.
+int es_run_must_stop(EsRun *run);
 
 // Rules over a round's numbers: check into the list, then emit the findings (events, and
 // everything recorded for the next steps). es_run_rounds itself checks accuracy over rounds.
@@ -130,6 +158,7 @@ void es_run_emit_anomalies(EsRun *run, EsEventTime time);
     X(DECIDE, decide)                                                                              \
     X(UPDATE, update)                                                                              \
     X(CHECKPOINT, checkpoint)                                                                      \
+    X(WRITE, write)                                                                                \
     X(ROUND, round)
 
 typedef enum EsPhase {
@@ -139,9 +168,26 @@ typedef enum EsPhase {
         ES_PHASE_COUNT
 } EsPhase;
 
+// `checkpoint` is the copy of what is saved, `write` the time of the writer thread, which runs
+// beside the rounds.
+
 // Counts one call of a phase that began at start_ns (es_clock_ns) and ends now; returns its
 // milliseconds.
 double es_run_phase_end(EsRun *run, EsPhase phase, int64_t start_ns);
+
+// Wall clock of this session's rounds, each with its events and the copies for the writer thread,
+// and of the durable writes, which run beside them. Percentiles are over the last
+// ES_RUN_TIMES_KEPT; NaN where there are none.
+#define ES_RUN_TIMES_KEPT 16384
+
+typedef struct EsRunTimes {
+    int64_t n_rounds;              // without the first
+    double first_ms;               // the cold start: the session's first round
+    double p50_ms, p95_ms, p99_ms; // of the rounds after it
+    int64_t n_writes;              // checkpoints and networks
+    double write_p50_ms, write_p95_ms, write_max_ms;
+} EsRunTimes;
+EsRunTimes es_run_times(const EsRun *run);
 
 // --- the end ---
 

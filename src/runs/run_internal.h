@@ -22,6 +22,13 @@ typedef struct EsPhaseTimes {
     float samples[ES_PHASE_COUNT][ES_PHASE_SAMPLES]; // ms
 } EsPhaseTimes;
 
+// The last times of one kind; a ring.
+typedef struct EsTimeRing {
+    int64_t n; // ever
+    double max_ms;
+    float ms[ES_RUN_TIMES_KEPT];
+} EsTimeRing;
+
 struct EsRun {
     EsRunOptions options;     // pointers borrowed
     EsRunFolder *folder;      // owned
@@ -34,17 +41,29 @@ struct EsRun {
     int prometheus_port;
     int64_t n_rounds_done;  // in this run
     int64_t n_rounds_saved; // round of the newest checkpoint, 0 = none
+    int64_t n_rounds_sent;  // round of the newest one on disk or handed to the writer
     int64_t n_episodes;
     int64_t diverged_since;   // round from which on every one has diverged; 0 = the last has not
     double score, best_score; // of the last round, of all checkpoints
     int64_t session_start_ns, round_start_ns;
     double round_seconds;   // of the last round, 0 = not known yet
     double unsaved_seconds; // of the rounds since the newest checkpoint
-    double save_seconds;    // of the last save
+    double save_seconds;    // of the last save, on the writer thread
+    int is_spoiled;         // by the last round: it is not saved
     int has_failed_save;    // and it was logged
+    char halt_reason[64];   // "": the work was not halted
+    EsRunWriter *writer;    // owned; from start to close
+    EsStatus save_status;   // of the last checkpoint that came back from the writer
+    EsStatus write_status;  // the first failure of another job
+    char save_detail[1024], write_detail[1024];
+    double first_round_ms; // of this session; 0: none yet
+    EsTimeRing round_times, write_times;
     EsPhaseTimes phases;
     EsAnomalyDetector detector;
     EsAnomalyList anomalies; // owned
 };
+
+// Takes back what the writer thread has done: events, counters, failures.
+void es_run_collect(EsRun *run);
 
 #endif

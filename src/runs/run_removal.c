@@ -19,8 +19,9 @@
 
 // besides telemetry
 static const char *const file_names[] = {
-    "config.ini",      ES_RUN_MARKER_NAME,   ES_RUN_LOCK_NAME,  "evaluation.json",
-    "comparison.json", "policy.safetensors", "last.safetensors"};
+    "config.ini",       ES_RUN_MARKER_NAME, ES_RUN_LOCK_NAME,
+    "evaluation.json",  "comparison.json",  "policy.safetensors",
+    "last.safetensors", "wal.json",         "report.html"};
 static const char *const telemetry_names[] = {ES_RUN_DATABASE_FILES, ES_RUN_EVENTS_FILE};
 static const char *const sink_names[] = {"sqlite", "jsonl", "tensorboard", "prometheus", "console"};
 

@@ -39,7 +39,24 @@ static double loss_limit(const EsRun *run) {
     return (double)run->options.settings->stop_seconds / 3;
 }
 
-int es_run_must_drop(EsRun *run) {
+// A failure of the ranks, in place of what came of it: work that they left is not the user's stop.
+static EsStatus share_failure(const EsRun *run, EsStatus status) {
+    EsStatus shared = es_ranks_status(run->options.settings->ranks);
+    return shared == ES_STATUS_OK ? status : shared;
+}
+
+// Rank 0's answer, on all ranks; after a failure of theirs it is yes.
+static int share_answer(EsRun *run, const char *what, int answer) {
+    EsStatus status =
+        es_ranks_broadcast(run->options.settings->ranks, what, 0, &answer, sizeof answer);
+    return status == ES_STATUS_OK ? answer : 1;
+}
+
+int es_run_must_stop(EsRun *run) {
+    return share_answer(run, "whether to stop", es_stop_signal_time_ns() != 0);
+}
+
+static int must_drop(const EsRun *run) {
     int64_t asked_ns = es_stop_signal_time_ns();
     if (asked_ns == 0 || run->unsaved_seconds > loss_limit(run)) {
         return 0;
@@ -50,6 +67,10 @@ int es_run_must_drop(EsRun *run) {
         return 1;
     }
     return es_clock_seconds_since(asked_ns) >= stop_seconds;
+}
+
+int es_run_must_drop(EsRun *run) {
+    return share_answer(run, "whether to drop the round", must_drop(run));
 }
 
 // --- phases ---
@@ -69,15 +90,18 @@ static void reset_phases(EsPhaseTimes *times) {
     memset(times->max_ms, 0, sizeof times->max_ms);
 }
 
-double es_run_phase_end(EsRun *run, EsPhase phase, int64_t start_ns) {
-    EsPhaseTimes *times = &run->phases;
-    double ms = es_clock_seconds_since(start_ns) * 1e3;
+static void add_phase(EsPhaseTimes *times, EsPhase phase, double ms) {
     int64_t call = times->n_calls[phase]++;
     if (call < ES_PHASE_SAMPLES) {
         times->samples[phase][call] = (float)ms;
     }
     times->total_ms[phase] += ms;
     times->max_ms[phase] = ES_MAX(times->max_ms[phase], ms);
+}
+
+double es_run_phase_end(EsRun *run, EsPhase phase, int64_t start_ns) {
+    double ms = es_clock_seconds_since(start_ns) * 1e3;
+    add_phase(&run->phases, phase, ms);
     return ms;
 }
 
@@ -86,13 +110,58 @@ static int compare_floats(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Nearest-rank percentile (0 < share <= 1) of a phase with calls. Sorts the phase's samples.
-static double phase_percentile(EsPhaseTimes *times, EsPhase phase, double share) {
-    int64_t n = ES_MIN(times->n_calls[phase], ES_PHASE_SAMPLES);
+// Nearest-rank percentile (0 < share <= 1) of n > 0 samples, which it sorts.
+static double percentile(float *samples, int64_t n, double share) {
     ES_ASSERT(n > 0 && share > 0 && share <= 1);
-    qsort(times->samples[phase], (size_t)n, sizeof(float), compare_floats);
+    qsort(samples, (size_t)n, sizeof *samples, compare_floats);
     int64_t rank = (int64_t)ceil(share * (double)n);
-    return times->samples[phase][ES_MAX(rank, 1) - 1];
+    return samples[ES_MAX(rank, 1) - 1];
+}
+
+static double phase_percentile(EsPhaseTimes *times, EsPhase phase, double share) {
+    return percentile(times->samples[phase], ES_MIN(times->n_calls[phase], ES_PHASE_SAMPLES),
+                      share);
+}
+
+// --- times of the session ---
+
+static void add_time(EsTimeRing *ring, double ms) {
+    float kept = (float)ms; // the maximum is rounded as percentiles are
+    ring->ms[ring->n++ % ES_RUN_TIMES_KEPT] = kept;
+    ring->max_ms = ES_MAX(ring->max_ms, (double)kept);
+}
+
+static double ring_percentile(const EsTimeRing *ring, double share) {
+    float sorted[ES_RUN_TIMES_KEPT];
+    int64_t n = ES_MIN(ring->n, ES_RUN_TIMES_KEPT);
+    if (n == 0) {
+        return es_missing_real();
+    }
+    memcpy(sorted, ring->ms, sizeof *sorted * (size_t)n);
+    return percentile(sorted, n, share);
+}
+
+static void add_round_time(EsRun *run, int64_t start_ns) {
+    double ms = 1e3 * es_clock_seconds_since(start_ns);
+    if (run->first_round_ms <= 0) {
+        run->first_round_ms = ms;
+    } else {
+        add_time(&run->round_times, ms);
+    }
+}
+
+EsRunTimes es_run_times(const EsRun *run) {
+    const EsTimeRing *rounds = &run->round_times, *writes = &run->write_times;
+    return (EsRunTimes){.n_rounds = rounds->n,
+                        .first_ms =
+                            run->first_round_ms > 0 ? run->first_round_ms : es_missing_real(),
+                        .p50_ms = ring_percentile(rounds, 0.5),
+                        .p95_ms = ring_percentile(rounds, 0.95),
+                        .p99_ms = ring_percentile(rounds, 0.99),
+                        .n_writes = writes->n,
+                        .write_p50_ms = ring_percentile(writes, 0.5),
+                        .write_p95_ms = ring_percentile(writes, 0.95),
+                        .write_max_ms = writes->n > 0 ? writes->max_ms : es_missing_real()};
 }
 
 // --- events of a round ---
@@ -263,48 +332,6 @@ static EsStatus take_counters(EsRun *run) {
     return ES_STATUS_OK;
 }
 
-// The sinks get the chance to write all earlier events, so that a database never lacks rounds that
-// its checkpoint has.
-static EsStatus save_round(EsRun *run, const EsRunWork *work) {
-    int64_t start_ns = es_clock_ns();
-    double score = run->score;
-    int is_best = score >= run->best_score; // the later of equal ones, as the store has it
-    EsCheckpoint *checkpoint = NULL;
-    ES_TRY(es_checkpoint_begin(run->folder, run->n_rounds_done, 0, 1, &checkpoint));
-    EsStatus status = put_counters(run, checkpoint);
-    if (status == ES_STATUS_OK) {
-        status = work->save(work->context, checkpoint);
-    }
-    if (status == ES_STATUS_OK) {
-        status = es_checkpoint_commit(checkpoint);
-    }
-    if (status == ES_STATUS_OK) {
-        es_hub_flush(run->hub, ES_RUN_FLUSH_SECONDS);
-        status = es_checkpoint_complete(checkpoint, score);
-    }
-    int64_t bytes = status == ES_STATUS_OK ? es_checkpoint_bytes(checkpoint) : 0;
-    es_checkpoint_end(checkpoint);
-    ES_TRY(status);
-    run->best_score = is_best ? score : run->best_score;
-    run->n_rounds_saved = run->n_rounds_done;
-    run->unsaved_seconds = 0;
-    run->save_seconds = es_clock_seconds_since(start_ns);
-    char path[64];
-    snprintf(path, sizeof path, "checkpoints/%lld", (long long)run->n_rounds_done);
-    es_run_phase_end(run, ES_PHASE_CHECKPOINT, start_ns);
-    EsCheckpointSavedEvent row = {.path = path,
-                                  .bytes = bytes,
-                                  .seconds = run->save_seconds,
-                                  .score = score,
-                                  .is_best = is_best};
-    es_emit_checkpoint_saved(run->hub, (EsEventTime){.round = run->n_rounds_done, .step = -1}, &row,
-                             1);
-    if (es_checkpoint_prune(run->folder, run->options.settings->checkpoint_keep) != ES_STATUS_OK) {
-        es_log(ES_LOG_WARNING, "old checkpoints could not be removed: %s", es_status_detail());
-    }
-    return ES_STATUS_OK;
-}
-
 // "round" or "epoch".
 static const char *word_of(const EsRun *run) {
     return es_run_kind_round(run->options.settings->kind);
@@ -323,6 +350,9 @@ static const char *write_resume(const EsRun *run, char command[RESUME_BYTES]) {
 // Fails when the folder is no longer the one this run writes into, and says where it is.
 static EsStatus check_folder(const EsRun *run) {
     char moved_to[ES_RUN_PATH_BYTES], folder[RESUME_BYTES - 40];
+    if (!es_run_is_writer(run)) {
+        return ES_STATUS_OK;
+    }
     EsStatus status = es_run_folder_check(run->folder, moved_to);
     if (status == ES_STATUS_OK || moved_to[0] == '\0') {
         return status;
@@ -335,6 +365,173 @@ static EsStatus check_folder(const EsRun *run) {
     return ES_FAIL(IO, "%s%s. Go on with: esper %s --resume %s", es_status_detail(), saved,
                    es_run_kind_command(run->options.settings->kind),
                    es_shell_word(moved_to, folder, sizeof folder));
+}
+
+// Logs the first failure of a save that may be tried again, unless the folder is gone, which ends
+// the run.
+static void warn_unsaved(EsRun *run, int64_t round, const char *reason) {
+    char detail[1024];
+    snprintf(detail, sizeof detail, "%s", reason);
+    if (!run->has_failed_save && check_folder(run) == ES_STATUS_OK) {
+        es_log(ES_LOG_WARNING, "checkpoint of %s %lld failed: %s; the run goes on and tries again",
+               word_of(run), (long long)round, detail);
+        run->has_failed_save = 1;
+    }
+}
+
+// --- the writer thread ---
+
+// A checkpoint on its way to the disk.
+typedef struct SaveJob {
+    EsWriterJob job;
+    EsCheckpoint *checkpoint;  // owned
+    const EsRunFolder *folder; // borrowed, with hub
+    EsHub *hub;
+    int keep;                                           // checkpoints beside the best
+    EsStatus (*saved)(const char *root, int64_t round); // nullable
+    int64_t round, bytes;
+    int is_last; // it has to succeed, and its failure is the run's
+    double score, unsaved_seconds;
+} SaveJob;
+
+// The sinks get the chance to write all earlier events, so that a database never lacks rounds that
+// its checkpoint has.
+static EsStatus write_checkpoint(EsWriterJob *job) {
+    SaveJob *save = (SaveJob *)job;
+    EsStatus status = es_checkpoint_write(save->checkpoint);
+    if (status == ES_STATUS_OK) {
+        es_hub_flush(save->hub, ES_RUN_FLUSH_SECONDS);
+        status = es_checkpoint_complete(save->checkpoint, save->score);
+    }
+    save->bytes = status == ES_STATUS_OK ? es_checkpoint_bytes(save->checkpoint) : 0;
+    es_checkpoint_end(save->checkpoint);
+    save->checkpoint = NULL;
+    ES_TRY(status);
+    if (save->saved != NULL &&
+        save->saved(es_run_folder_root(save->folder), save->round) != ES_STATUS_OK) {
+        es_log(ES_LOG_WARNING, "after the checkpoint of %lld: %s", (long long)save->round,
+               es_status_detail());
+        return ES_STATUS_OK; // the record still names an older one, which stays
+    }
+    if (es_checkpoint_prune(save->folder, save->keep) != ES_STATUS_OK) {
+        es_log(ES_LOG_WARNING, "old checkpoints could not be removed: %s", es_status_detail());
+    }
+    return ES_STATUS_OK;
+}
+
+static void destroy_save(EsWriterJob *job) {
+    es_checkpoint_end(((SaveJob *)job)->checkpoint);
+    es_release(job);
+}
+
+static void note_saved(EsRun *run, const SaveJob *save) {
+    int is_best = save->score >= run->best_score; // the later of equal ones, as the store has it
+    char path[64];
+    run->best_score = is_best ? save->score : run->best_score;
+    run->n_rounds_saved = save->round;
+    run->save_seconds = save->job.seconds;
+    snprintf(path, sizeof path, "checkpoints/%lld", (long long)save->round);
+    EsCheckpointSavedEvent row = {.path = path,
+                                  .bytes = save->bytes,
+                                  .seconds = save->job.seconds,
+                                  .score = save->score,
+                                  .is_best = is_best};
+    es_emit_checkpoint_saved(run->hub, (EsEventTime){.round = save->round, .step = -1}, &row, 1);
+}
+
+static void note_unsaved(EsRun *run, const SaveJob *save) {
+    if (run->n_rounds_sent == save->round) { // no later one is on its way
+        run->n_rounds_sent = run->n_rounds_saved;
+    }
+    run->unsaved_seconds += save->unsaved_seconds;
+    snprintf(run->save_detail, sizeof run->save_detail, "%s", save->job.detail);
+    if (!save->is_last) {
+        warn_unsaved(run, save->round, save->job.detail);
+    }
+}
+
+void es_run_collect(EsRun *run) {
+    for (EsWriterJob *job = es_run_writer_take(run->writer); job != NULL;
+         job = es_run_writer_take(run->writer)) {
+        add_phase(&run->phases, ES_PHASE_WRITE, 1e3 * job->seconds);
+        add_time(&run->write_times, 1e3 * job->seconds);
+        if (job->kind == ES_WRITER_CHECKPOINT) {
+            run->save_status = job->status;
+            if (job->status == ES_STATUS_OK) {
+                note_saved(run, (const SaveJob *)job);
+            } else {
+                note_unsaved(run, (const SaveJob *)job);
+            }
+        } else if (job->status != ES_STATUS_OK && run->write_status == ES_STATUS_OK) {
+            run->write_status = job->status;
+            snprintf(run->write_detail, sizeof run->write_detail, "%s", job->detail);
+        }
+        job->destroy(job);
+    }
+}
+
+static EsStatus check_writes(EsRun *run) {
+    es_run_collect(run);
+    return run->write_status == ES_STATUS_OK
+               ? ES_STATUS_OK
+               : es_status_set(run->write_status, __FILE__, __LINE__, "%s", run->write_detail);
+}
+
+EsStatus es_run_submit(EsRun *run, EsWriterJob *job) {
+    EsStatus status = check_writes(run);
+    if (status != ES_STATUS_OK) {
+        job->destroy(job);
+        return status;
+    }
+    es_run_writer_submit(run->writer, job);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_run_drain(EsRun *run) {
+    es_run_writer_drain(run->writer);
+    return check_writes(run);
+}
+
+// Copies what the run has and hands it to the writer thread.
+static EsStatus send_round(EsRun *run, const EsRunWork *work, int is_last) {
+    int64_t start_ns = es_clock_ns();
+    SaveJob *save = NULL;
+    ES_TRY(es_allocate(sizeof *save, (void **)&save));
+    save->job = (EsWriterJob){
+        .kind = ES_WRITER_CHECKPOINT, .write = write_checkpoint, .destroy = destroy_save};
+    save->folder = run->folder;
+    save->hub = run->hub;
+    save->keep = run->options.settings->checkpoint_keep;
+    save->saved = work->saved;
+    save->round = run->n_rounds_done;
+    save->is_last = is_last;
+    save->score = run->score;
+    save->unsaved_seconds = run->unsaved_seconds;
+    EsStatus status = es_checkpoint_hold(run->folder, run->n_rounds_done, &save->checkpoint);
+    if (status == ES_STATUS_OK) {
+        status = put_counters(run, save->checkpoint);
+        status = status == ES_STATUS_OK ? work->save(work->context, save->checkpoint) : status;
+        es_checkpoint_hold_end(save->checkpoint);
+    }
+    if (status != ES_STATUS_OK) {
+        destroy_save(&save->job);
+        return status;
+    }
+    run->n_rounds_sent = run->n_rounds_done;
+    run->unsaved_seconds = 0;
+    es_run_writer_submit(run->writer, &save->job);
+    es_run_phase_end(run, ES_PHASE_CHECKPOINT, start_ns);
+    return ES_STATUS_OK;
+}
+
+// Sends it and waits until it is on disk.
+static EsStatus save_round(EsRun *run, const EsRunWork *work) {
+    ES_TRY(send_round(run, work, 1));
+    es_run_writer_drain(run->writer);
+    es_run_collect(run);
+    return run->save_status == ES_STATUS_OK
+               ? ES_STATUS_OK
+               : es_status_set(run->save_status, __FILE__, __LINE__, "%s", run->save_detail);
 }
 
 // Fails for a save that had to succeed, naming the loss and the way on.
@@ -352,27 +549,27 @@ static EsStatus fail_save(const EsRun *run, EsStatus status) {
 // succeed; only the last save has to.
 static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
     const EsRunSettings *settings = run->options.settings;
+    es_run_collect(run);
+    if (run->is_spoiled || !es_run_is_writer(run)) {
+        return check_writes(run);
+    }
     int is_last = run->n_rounds_done >= settings->n_rounds || es_stop_signal_time_ns() != 0;
     // a round that is dropped after Ctrl-C must find nearly everything before it saved, unless
     // saving would take a tenth of the time; a round that would surely be dropped, in any case
     int is_long =
         run->round_seconds > (double)settings->stop_seconds ||
         run->unsaved_seconds > ES_MAX(loss_limit(run), SAVE_COST_SHARE * run->save_seconds);
-    int is_due = run->n_rounds_done - run->n_rounds_saved >= settings->checkpoint_every;
+    int is_due = run->n_rounds_done - run->n_rounds_sent >= settings->checkpoint_every;
     if (!is_last && !is_long && !is_due) {
-        return ES_STATUS_OK;
+        return check_writes(run);
     }
-    EsStatus status = save_round(run, work);
+    EsStatus status = is_last ? save_round(run, work) : send_round(run, work, 0);
+    if (status != ES_STATUS_OK && !is_last) {
+        warn_unsaved(run, run->n_rounds_done, es_status_detail());
+        return check_folder(run);
+    }
     ES_TRY(status != ES_STATUS_OK ? check_folder(run) : ES_STATUS_OK);
-    if (status == ES_STATUS_OK || is_last) {
-        return status == ES_STATUS_OK ? status : fail_save(run, status);
-    }
-    if (!run->has_failed_save) {
-        es_log(ES_LOG_WARNING, "checkpoint of %s %lld failed: %s; the run goes on and tries again",
-               word_of(run), (long long)run->n_rounds_done, es_status_detail());
-        run->has_failed_save = 1;
-    }
-    return ES_STATUS_OK;
+    return status == ES_STATUS_OK ? check_writes(run) : fail_save(run, status);
 }
 
 // --- the loop ---
@@ -432,7 +629,7 @@ static EsStatus emit_start(EsRun *run, const EsRunWork *work) {
                              .n_rounds = run->options.settings->n_rounds,
                              .n_host_parameters = ES_MISSING_INT,
                              .rank = 0,
-                             .n_ranks = 1};
+                             .n_ranks = es_ranks_count(run->options.settings->ranks)};
     if (status == ES_STATUS_OK) {
         work->describe(work->context, &row);
         es_emit_run_started(run->hub, time, &row, 1);
@@ -446,8 +643,27 @@ static EsStatus begin_rounds(EsRun *run, const EsRunWork *work) {
     return run->checkpoint != NULL ? load_checkpoint(run, work) : ES_STATUS_OK;
 }
 
+// Compares the state that every rank holds after a round: files that ranks read from their own
+// disks (policies, scripts, hosts) may differ, and the rows that they exchange would be of no run.
+static EsStatus check_ranks(const EsRun *run, const EsRoundReport *report) {
+    char name[64], detail[1024];
+    snprintf(name, sizeof name, "state after %s %lld", word_of(run),
+             (long long)run->n_rounds_done + 1);
+    EsStatus status =
+        es_ranks_agree(run->options.settings->ranks, &(EsRankFact){name, report->state_hash}, 1);
+    if (status != ES_STATUS_CONFIG) {
+        return status;
+    }
+    snprintf(detail, sizeof detail, "%s", es_status_detail());
+    return es_status_set(status, __FILE__, __LINE__,
+                         "%s; it is not saved. Do all ranks read the same files (policy, host, "
+                         "schedule)?",
+                         detail);
+}
+
 // Counts a round that went well, emits its events and saves when that is due.
 static EsStatus end_round(EsRun *run, const EsRunWork *work, const EsRoundReport *report) {
+    ES_TRY(check_ranks(run, report));
     run->round_seconds = es_run_phase_end(run, ES_PHASE_ROUND, run->round_start_ns) * 1e-3;
     run->unsaved_seconds += run->round_seconds;
     run->n_rounds_done++;
@@ -455,6 +671,7 @@ static EsStatus end_round(EsRun *run, const EsRunWork *work, const EsRoundReport
     if (!report->has_diverged || run->diverged_since == 0) {
         run->diverged_since = report->has_diverged ? run->n_rounds_done : 0;
     }
+    run->is_spoiled = report->is_spoiled;
     run->score = es_is_missing_real(report->score) ? report->accuracy : report->score;
     emit_round(run, report, run->round_seconds);
     ES_TRY(check_folder(run));
@@ -465,9 +682,11 @@ static EsStatus finish_work(EsRun *run, const EsRunWork *work) {
     char command[RESUME_BYTES];
     int has_epochs = strcmp(word_of(run), "epoch") == 0;
     es_stop_signal_set_message(
-        has_epochs ? "\nstopping; the epochs are saved; Ctrl-C again quits at once\n"
-                   : "\nstopping; the rounds are saved; Ctrl-C again quits at once\n");
+        !es_run_is_writer(run) ? NULL
+        : has_epochs           ? "\nstopping; the epochs are saved; Ctrl-C again quits at once\n"
+                               : "\nstopping; the rounds are saved; Ctrl-C again quits at once\n");
     EsStatus status = work->finish != NULL ? work->finish(work->context, run) : ES_STATUS_OK;
+    status = share_failure(run, status);
     if (status != ES_STATUS_INTERRUPTED || run->n_rounds_saved == 0) {
         return status;
     }
@@ -482,24 +701,44 @@ static int has_rounds_left(const EsRun *run, const EsRunWork *work) {
            (work->is_over == NULL || !work->is_over(work->context));
 }
 
+// After the last round: says which rounds have no checkpoint because they went wrong.
+static void warn_spoiled(const EsRun *run) {
+    if (run->is_spoiled && run->n_rounds_done > run->n_rounds_saved) {
+        es_log(ES_LOG_WARNING,
+               "the last %lld of %lld %ss went wrong, could not be undone, and are not saved",
+               (long long)(run->n_rounds_done - run->n_rounds_saved), (long long)run->n_rounds_done,
+               word_of(run));
+    }
+}
+
 EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
     ES_ASSERT(run->is_started);
     EsStatus status = begin_rounds(run, work);
-    while (status == ES_STATUS_OK && has_rounds_left(run, work) && es_stop_signal_time_ns() == 0) {
+    while (status == ES_STATUS_OK && has_rounds_left(run, work) && !es_run_must_stop(run)) {
         EsRoundReport report;
         es_round_report_reset(&report);
         run->round_start_ns = es_clock_ns();
         status = work->round(work->context, run, run->n_rounds_done + 1, &report);
         status = status == ES_STATUS_OK ? end_round(run, work, &report) : status;
+        add_round_time(run, run->round_start_ns);
     }
+    es_run_writer_drain(run->writer);
+    es_run_collect(run);
+    status = share_failure(run, status);
     if (status == ES_STATUS_OK || status == ES_STATUS_INTERRUPTED) {
         EsStatus checked = check_folder(run);
         status = checked == ES_STATUS_OK ? status : checked;
     }
     // the request to stop may have come after the round had decided that it need not save
-    if (status == ES_STATUS_OK && run->n_rounds_done > run->n_rounds_saved) {
+    if (status == ES_STATUS_OK && run->n_rounds_done > run->n_rounds_saved && !run->is_spoiled &&
+        es_run_is_writer(run)) {
         status = save_round(run, work);
         status = status == ES_STATUS_OK ? status : fail_save(run, status);
+    }
+    warn_spoiled(run);
+    if (status == ES_STATUS_OK || status == ES_STATUS_INTERRUPTED) { // saved in any case
+        EsStatus written = check_writes(run);
+        status = written == ES_STATUS_OK ? status : written;
     }
     int is_stopped =
         status == ES_STATUS_INTERRUPTED || (status == ES_STATUS_OK && has_rounds_left(run, work));

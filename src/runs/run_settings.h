@@ -11,6 +11,7 @@
 #ifndef ES_RUNS_RUN_SETTINGS_H
 #define ES_RUNS_RUN_SETTINGS_H
 
+#include "distributed/ranks.h"
 #include "esper/config.h"
 
 typedef struct EsRunSettings {
@@ -32,6 +33,8 @@ typedef struct EsRunSettings {
     char prometheus_address[64];
     int queue_packets;
     int spill_mib;
+    // no key: set by the program
+    EsRanks *ranks; // borrowed: those that share the run; NULL: one process
 } EsRunSettings;
 
 #define ES_RUN_CONFIG_KEYS(T, m, kind_name, rounds)                                                \

@@ -65,13 +65,14 @@ static inline EsStatus save_case_files(EsCheckpoint *checkpoint, int64_t round, 
     return es_checkpoint_put_text(checkpoint, "name", rank == 0 ? "first" : "other");
 }
 
-// A whole checkpoint of a run of one rank.
+// A whole checkpoint of a run of one rank, as the run's loop saves it.
 static inline EsStatus save_case(const EsRunFolder *folder, int64_t round, double score) {
     EsCheckpoint *checkpoint = NULL;
-    ES_TRY(es_checkpoint_begin(folder, round, 0, 1, &checkpoint));
-    EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(save_case_files(checkpoint, round, 0));
-    ES_TRY_GOTO(es_checkpoint_commit(checkpoint));
+    ES_TRY(es_checkpoint_hold(folder, round, &checkpoint));
+    EsStatus status = save_case_files(checkpoint, round, 0);
+    es_checkpoint_hold_end(checkpoint);
+    ES_TRY_GOTO(status);
+    ES_TRY_GOTO(es_checkpoint_write(checkpoint));
     ES_TRY_GOTO(es_checkpoint_complete(checkpoint, score));
 done:
     es_checkpoint_end(checkpoint);

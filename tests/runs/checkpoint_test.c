@@ -201,6 +201,10 @@ TEST(damage_is_found_and_an_older_one_taken) {
             } else {
                 EXPECT_EQ(unlink(temp_path(name)), 0);
             }
+            // another rank leaves it where it is
+            EsCheckpoint *checkpoint = NULL;
+            EXPECT_STATUS(es_checkpoint_open(temp_path("x"), 2, &checkpoint), INPUT);
+            EXPECT(checkpoint == NULL && case_exists("x/checkpoints/2"));
             n_warnings = 0;
             es_log_set_handler(note_warning, NULL, ES_LOG_DEBUG);
             EXPECT_EQ(expect_latest(folder), 1);
@@ -470,5 +474,53 @@ TEST(names_do_not_lead_out) {
     EXPECT_CONTAINS(es_status_detail(), "without a proper name");
     es_checkpoint_end(second);
     es_checkpoint_end(first);
+    es_run_folder_close(folder);
+}
+
+// --- held ---
+
+static EsStatus save_directly(const EsRunFolder *folder, int64_t round, double score) {
+    EsCheckpoint *checkpoint = NULL;
+    ES_TRY(es_checkpoint_begin(folder, round, 0, 1, &checkpoint));
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(save_case_files(checkpoint, round, 0));
+    ES_TRY_GOTO(es_checkpoint_commit(checkpoint));
+    ES_TRY_GOTO(es_checkpoint_complete(checkpoint, score));
+done:
+    es_checkpoint_end(checkpoint);
+    return status;
+}
+
+TEST(held_checkpoint_has_the_bytes_of_a_direct_one) {
+    static const char *const names[] = {"DONE", "manifest.json", "rank0.json",
+                                        "network0.safetensors", "moments0.safetensors"};
+    make_case_folder();
+    EsRunFolder *direct = create_case_run("direct"), *held = create_case_run("held");
+    REQUIRE_OK(save_directly(direct, 1, 0.5));
+    REQUIRE_OK(save_case(held, 1, 0.5));
+    for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
+        char path[128], expected[ES_SHA256_TEXT_BYTES], found[ES_SHA256_TEXT_BYTES];
+        snprintf(path, sizeof path, "direct/checkpoints/1/%s", names[i]);
+        REQUIRE_OK(es_sha256_file(temp_path(path), expected, NULL));
+        snprintf(path, sizeof path, "held/checkpoints/1/%s", names[i]);
+        REQUIRE_OK(es_sha256_file(temp_path(path), found, NULL));
+        EXPECT_TEXT(found, expected);
+    }
+    EXPECT(!case_exists("held/checkpoints/1/WRITING"));
+    EXPECT_EQ(expect_latest(held), 1);
+    es_run_folder_close(direct);
+    es_run_folder_close(held);
+}
+
+TEST(held_checkpoint_that_is_given_up_leaves_nothing) {
+    make_case_folder();
+    EsRunFolder *folder = create_case_run("held");
+    EsCheckpoint *checkpoint = NULL;
+    REQUIRE_OK(es_checkpoint_hold(folder, 1, &checkpoint));
+    REQUIRE_OK(save_case_files(checkpoint, 1, 0));
+    es_checkpoint_end(checkpoint); // also ends the holding
+    EXPECT(!case_exists("held/checkpoints"));
+    REQUIRE_OK(save_case(folder, 1, 0));
+    EXPECT_EQ(expect_latest(folder), 1);
     es_run_folder_close(folder);
 }

@@ -1,6 +1,8 @@
 // A run's estimate of its memory before it begins, against the most that it held while it ran: both
 // as es_allocate counts, so that no machine, clock or allocator decides.
 #include "base/memory.h"
+#include "runs/fit/fit_run.h"
+#include "runs/fit/fit_search.h"
 #include "runs/grow/grow_run.h"
 #include "runs/grow/hosts_run.h"
 #include "runs/prove/prove_run.h"
@@ -38,6 +40,14 @@ static EsStatus find_prove_need(void *work, EsRunNeed *need) {
 static EsRunWork make_prove_work(void *work) { return es_prove_run_work(work); }
 static void destroy_prove(void *work) { es_prove_run_destroy(work); }
 static const Kind prove_kind = {create_prove, find_prove_need, make_prove_work, destroy_prove};
+
+static EsStatus create_fit(const void *settings, void **work) {
+    return es_fit_run_create(settings, (EsFitRun **)work);
+}
+static EsStatus find_fit_need(void *work, EsRunNeed *need) { return es_fit_run_need(work, need); }
+static EsRunWork make_fit_work(void *work) { return es_fit_run_work(work); }
+static void destroy_fit(void *work) { es_fit_run_destroy(work); }
+static const Kind fit_kind = {create_fit, find_fit_need, make_fit_work, destroy_fit};
 
 // Runs what the configuration describes; the estimate is within `share` of what it held,
 // and the sure part is not more than that.
@@ -118,4 +128,24 @@ TEST(prove) {
     OVERRIDE(&config, "--run.rounds=1", "--run.threads=1", "--prove.people=60", "--env.envs=16",
              "--env.steps=8", "--evaluate.queries=20", "--telemetry.level=off");
     check_run(&prove_kind, &config, &settings.run, "rankings", 0.25);
+}
+
+// States for rollback are most of what it holds; a small ring keeps few of them.
+TEST(fit) {
+    EsFitSettings settings;
+    EsConfig config = es_fit_run_config(&settings);
+    OVERRIDE(&config, "--run.rounds=12", "--run.threads=1", "--fit.data=tiny", "--fit.task=tiny",
+             "--fit.candidates=1", "--fit.epoch_batches=2", "--fit.policy=wait",
+             "--telemetry.level=off");
+    check_run(&fit_kind, &config, &settings.run, "plain", 0.25);
+    OVERRIDE(&config, "--run.rounds=60", "--run.threads=1", "--fit.data=tiny", "--fit.task=tiny",
+             "--fit.candidates=1", "--fit.epoch_batches=2", "--fit.policy=wait", "--rails.on=on",
+             "--rails.rollback=on", "--rails.rollback_every=1", "--rails.rollback_mib=64",
+             "--telemetry.level=off");
+    check_run(&fit_kind, &config, &settings.run, "held", 0.25);
+    OVERRIDE(&config, "--run.rounds=60", "--run.threads=1", "--fit.data=tiny", "--fit.task=tiny",
+             "--fit.candidates=1", "--fit.epoch_batches=2", "--fit.policy=wait", "--rails.on=on",
+             "--rails.rollback=on", "--rails.rollback_every=1", "--rails.rollback_mib=2",
+             "--telemetry.level=off");
+    check_run(&fit_kind, &config, &settings.run, "small", 0.25);
 }

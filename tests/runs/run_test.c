@@ -34,7 +34,10 @@ typedef struct Toy {
     double slow_seconds;     // what the one with the signal takes, unless it is dropped
     int64_t n_finished;      // times that finish came to its end
     int stops_finish;        // it is asked to stop there
+    EsRanks *lost_ranks;     // of which one is lost there; NULL: none
     int64_t diverged_rounds; // bit r: nothing of round r is finite
+    int64_t blocked_until;   // no folder of checkpoints can be made before this round, 0 = any
+    int64_t failing_write;   // round that hands over a write that fails, 0 = none
     uint64_t enough;         // a state from which on nothing is left to do, 0 = none
 } Toy;
 
@@ -43,8 +46,38 @@ static void describe(void *context, EsRunStartedEvent *row) {
     row->task = "toy";
 }
 
+static EsStatus write_nothing(EsWriterJob *job) {
+    (void)job;
+    return ES_FAIL(IO, "no room for the write");
+}
+
+static void release_job(EsWriterJob *job) { es_release(job); }
+
+static EsStatus submit_failing_write(EsRun *run) {
+    EsWriterJob *job = NULL;
+    ES_TRY(es_allocate(sizeof *job, (void **)&job));
+    *job = (EsWriterJob){.kind = ES_WRITER_NETWORK, .write = write_nothing, .destroy = release_job};
+    return es_run_submit(run, job);
+}
+
+// A file where the folder of checkpoints would be.
+static void block_checkpoints(const Toy *toy, EsRun *run, int64_t round) {
+    char path[ES_RUN_PATH_BYTES];
+    es_run_folder_path(es_run_folder(run), "checkpoints", path);
+    if (round == 1 && toy->blocked_until > 0) {
+        REQUIRE_OK(es_file_write_all(path, "", 0));
+    } else if (round == toy->blocked_until) {
+        EXPECT_STATUS(es_run_drain(run), OK); // a save that failed is no failure of the run
+        EXPECT_EQ(unlink(path), 0);
+    }
+}
+
 static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
     Toy *toy = context;
+    block_checkpoints(toy, run, round);
+    if (round == toy->failing_write) {
+        ES_TRY(submit_failing_write(run));
+    }
     if (round == toy->stop_in_round) {
         raise(SIGINT);
     }
@@ -93,6 +126,10 @@ static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
 static EsStatus finish(void *context, EsRun *run) {
     Toy *toy = context;
     EXPECT(toy->enough > 0 || es_run_rounds_done(run) == toy->settings->run.n_rounds);
+    if (toy->lost_ranks != NULL) {
+        *toy->lost_ranks = (EsRanks){.count = 2, .status = ES_STATUS_IO, .detail = "rank 1 hangs"};
+        EXPECT_EQ(es_run_must_stop(run), 1);
+    }
     if (toy->stops_finish) {
         return ES_FAIL(INTERRUPTED, "stopped");
     }
@@ -247,6 +284,16 @@ TEST(what_comes_after_the_rounds_is_done_in_every_session_that_gets_there) {
         EXPECT_EQ(again.n_rounds_run, 0);
         EXPECT_EQ(again.n_finished, 1);
     }
+}
+
+// Work that is left because a rank was lost was not stopped by the user.
+TEST(a_rank_that_is_lost_after_the_rounds_is_a_failure) {
+    Settings settings = defaults();
+    EsRanks ranks = {.count = 1};
+    Toy toy = {.stop_in_round = -1, .stops_finish = 1, .lost_ranks = &ranks};
+    settings.run.ranks = &ranks;
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), IO);
+    EXPECT_TEXT(es_status_detail(), "rank 1 hangs");
 }
 
 // 1, 31 + 2, 33 * 31 + 3: the state reaches 1000 in round 3.
@@ -441,6 +488,51 @@ TEST(failing_save_does_not_end_training) {
                                         "rounds are saved; when the cause is gone, go on with: "
                                         "esper toy --resume ");
     EXPECT_EQ(unlucky.n_rounds_run, 6);
+}
+
+TEST(save_that_fails_on_the_disk_is_noted_and_tried_again) {
+    Settings settings = defaults();
+    Toy toy = {.stop_in_round = -1, .blocked_until = 6};
+    char line[1024] = "";
+    es_log_set_handler(keep_line, line, ES_LOG_WARNING);
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), OK);
+    es_log_set_handler(NULL, NULL, ES_LOG_WARNING);
+    EXPECT_CONTAINS(line, "checkpoint of round 2 failed: ");
+    EXPECT_CONTAINS(line, "the run goes on and tries again");
+    EXPECT(has_checkpoint("a", 6));
+    EXPECT(!has_checkpoint("a", 2));
+    Toy unlucky = {.stop_in_round = -1, .blocked_until = 7};
+    EXPECT_STATUS(sit("b", 0, &settings, &unlucky, NULL), IO);
+    EXPECT_CONTAINS(es_status_detail(), "round 6 could not be saved: ");
+    EXPECT_CONTAINS(es_status_detail(), "0 of 6 rounds are saved");
+}
+
+TEST(write_that_fails_ends_the_run_with_its_reason) {
+    Settings settings = defaults();
+    Toy toy = {.stop_in_round = -1, .failing_write = 2};
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), IO);
+    EXPECT_CONTAINS(es_status_detail(), "no room for the write");
+    EXPECT_EQ(toy.n_finished, 0);
+}
+
+TEST(times_are_measured_and_writes_apart) {
+    Settings settings = defaults();
+    EsConfig config = {keys, (int)ES_COUNT_OF(keys), &settings, sizeof settings};
+    EsRunOptions options = describe_run("a", 0, &config);
+    Toy toy = {.settings = &settings, .stop_in_round = -1, .round_seconds = 0.002};
+    EsRunWork work = {.context = &toy, .describe = describe, .round = run_round, .save = save};
+    EsRun *run = NULL;
+    REQUIRE_OK(es_run_open(&options, &run));
+    REQUIRE_OK(es_run_start(run));
+    EXPECT_EQ(es_run_times(run).n_rounds, 0);
+    EXPECT_STATUS(es_run_rounds(run, &work), OK);
+    EsRunTimes times = es_run_times(run);
+    EXPECT_EQ(times.n_rounds, 5); // the first is apart
+    EXPECT(times.first_ms >= 2 && times.p50_ms >= 2);
+    EXPECT(times.p50_ms <= times.p95_ms && times.p95_ms <= times.p99_ms);
+    EXPECT_EQ(times.n_writes, 3); // checkpoints of rounds 2, 4 and 6
+    EXPECT(times.write_p50_ms > 0 && times.write_p95_ms <= times.write_max_ms);
+    EXPECT_STATUS(es_run_close(run, ES_STATUS_OK, NULL), OK);
 }
 
 TEST(a_run_knows_since_when_it_has_diverged) {

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/folder.h"
 #include "base/memory.h"
+#include "growth/engine/seed_preparation.h"
 
 // --- life ---
 
@@ -70,7 +71,7 @@ static EsStatus open_controller(EsFitGroup *group, int n, const char *name) {
                                      .n_envs = n,
                                      .seed = group->options.growth.seed};
     const EsFitRails *rails = group->options.rails;
-    if (rails == NULL || rails->deadline == NULL) {
+    if (rails == NULL || rails->rails.settings.controller_deadline_ms <= 0) {
         return es_policy_open(name, &context, &group->policy);
     }
     ES_TRY(es_controller_create(name, &context, rails->drill, &group->controller));
@@ -153,7 +154,6 @@ static EsStatus create_candidates(EsFitGroup *group, const int *candidates, int 
     if (n == 0) {
         return ES_STATUS_OK;
     }
-    group->n = n;
     group->options.growth.n_envs = n;
     ES_TRY(open_policy(group, n));
     ES_TRY(es_allocate(sizeof *group->candidates * count, (void **)&group->candidates));
@@ -162,6 +162,7 @@ static EsStatus create_candidates(EsFitGroup *group, const int *candidates, int 
     ES_TRY(es_allocate(sizeof *group->actions * count, (void **)&group->actions));
     ES_TRY(es_allocate(sizeof *group->masks * count, (void **)&group->masks));
     memcpy(group->candidates, candidates, sizeof *candidates * count);
+    group->n = n; // last: a group that could not be made has no candidates to report
     return ES_STATUS_OK;
 }
 
@@ -357,7 +358,93 @@ static EsStatus ask_policy(EsFitGroup *group, const EsGrowthState *state) {
     return ES_STATUS_OK;
 }
 
+// --- seeds within their deadline ---
+
+// A preparation on its way, shared with its thread: a late one ends it there.
+typedef struct SeedJob {
+    EsSeedPreparation *preparation; // owned
+    EsDeadlineDrill drill;
+} SeedJob;
+
+static EsStatus run_job(void *context) {
+    SeedJob *job = context;
+    if (job->drill.before != NULL) {
+        ES_TRY(job->drill.before(job->drill.context));
+    }
+    return es_seed_preparation_run(job->preparation);
+}
+
+static void release_job(void *context) {
+    SeedJob *job = context;
+    es_seed_preparation_destroy(job->preparation);
+    es_release(job);
+}
+
+static int count_operations(const EsFitGroup *group) {
+    int n = 0;
+    for (int i = 0; i < group->n; i++) {
+        n += es_action_value(&group->actions[i], ES_HEAD_OP) != ES_GROWTH_OP_WAIT;
+    }
+    return n;
+}
+
+// Runs the job within the deadline. Returns the preparation where it is ready; else NULL, the rails
+// know why, and all wait.
+static EsSeedPreparation *await_seeds(EsFitGroup *group, SeedJob *job) {
+    EsRails *rails = &group->options.rails->rails;
+    double deadline_ms = (double)rails->settings.seed_deadline_ms;
+    const EsDeadlineJob work = {run_job, release_job, job};
+    EsSeedPreparation *ready = NULL;
+    EsStatus status = ES_STATUS_OK;
+    int n_operations = count_operations(group);
+    int64_t start_ns = es_clock_ns();
+    switch (es_deadline_run(group->options.rails->deadline, &work, deadline_ms, &status)) {
+    case ES_DEADLINE_MISSED: // its thread has the job
+        es_rails_seeds_timed_out(rails, deadline_ms, n_operations);
+        wait_all(group);
+        return NULL;
+    case ES_DEADLINE_SPENT:
+        es_rails_controller_spent(rails, ES_DEADLINE_ABANDONED_MAX);
+        wait_all(group);
+        break;
+    case ES_DEADLINE_MET:
+        if (status == ES_STATUS_OK) {
+            es_rails_seeds_prepared(rails, 1e3 * es_clock_seconds_since(start_ns));
+            ready = job->preparation;
+            job->preparation = NULL;
+        } else {
+            es_rails_seeds_failed(rails, es_status_detail(), n_operations);
+            wait_all(group);
+        }
+        break;
+    }
+    release_job(job);
+    return ready;
+}
+
+// Has the seeds of the actions made on a worker, where there are rails with a deadline for that.
+// *preparation is NULL without, and where the actions need nothing.
+static EsStatus prepare_seeds(EsFitGroup *group, EsSeedPreparation **preparation) {
+    const EsFitRails *rails = group->options.rails;
+    SeedJob *job = NULL;
+    *preparation = NULL;
+    if (rails == NULL || rails->rails.settings.seed_deadline_ms <= 0 ||
+        count_operations(group) == 0) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_allocate(sizeof *job, (void **)&job));
+    job->drill = rails->seed_drill != NULL ? *rails->seed_drill : (EsDeadlineDrill){0};
+    EsStatus status = es_seed_preparation_create(group->growth, group->actions, &job->preparation);
+    if (status == ES_STATUS_OK && job->preparation != NULL) {
+        *preparation = await_seeds(group, job);
+        return ES_STATUS_OK;
+    }
+    release_job(job);
+    return status;
+}
+
 EsStatus es_fit_group_decide(EsFitGroup *group) {
+    EsSeedPreparation *preparation = NULL;
     const EsGrowthState *state = &es_growth_snapshot(group->growth)->state;
     for (int i = 0; i < group->n; i++) {
         group->masks[i] = limit_masks(group, i);
@@ -366,7 +453,10 @@ EsStatus es_fit_group_decide(EsFitGroup *group) {
     for (int i = 0; i < group->n; i++) {
         group->actions[i] = limit_action(group, i, group->actions[i]);
     }
-    ES_TRY(es_growth_decide(group->growth, group->actions));
+    ES_TRY(prepare_seeds(group, &preparation));
+    EsStatus status = es_growth_decide_prepared(group->growth, group->actions, preparation);
+    es_seed_preparation_destroy(preparation);
+    ES_TRY(status);
     // no reward accounts for prunes here
     return es_growth_settle_prunes(group->growth, state->env.n_unrewarded_prunes);
 }

@@ -33,7 +33,7 @@ typedef struct EsFitGroupOptions {
 typedef struct EsFitGroup {
     EsFitGroupOptions options;
     EsGrowth *growth;                    // owned
-    EsController *controller;            // owned; of rails with a deadline, else NULL
+    EsController *controller;            // owned; of rails with a deadline for it, else NULL
     EsPolicy *policy;                    // owned, by the controller where there is one
     char policy_name[1024], reason[512]; // of the policy, and why it is this one
     int n;                               // N; 0: all were dropped, and growth and policy are NULL
@@ -56,7 +56,8 @@ EsStatus es_fit_group_advance(EsFitGroup *group);
 // The policy's decision for every candidate. A seed that would exceed the limit of parameters is
 // put into another slot where it does not, or not at all. With rails all wait in conservative mode,
 // and when the policy fails or misses its deadline; after that another policy of the same name goes
-// on, which has seen nothing yet.
+// on, which has seen nothing yet. So they do when the seeds that were decided on are not ready in
+// time (growth/engine/seed_preparation.h).
 EsStatus es_fit_group_decide(EsFitGroup *group);
 
 // Drops all candidates but those at these positions, in rising order. After a decision.

@@ -1,6 +1,7 @@
 // A search as a run: data and hosts, epochs with events, checkpoints, the network on disk, results.
 #include "runs/fit/fit_run.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -40,9 +41,18 @@ struct EsFitRun {
     int has_score;
     EsFitComparison *comparison; // owned; NULL until it is made
     Progress progress;
-    EsRun *run;    // borrowed, during a round
-    int64_t round; // that is running, or was last; 0: none yet
-    int is_halted; // by the rails
+    EsRun *run;         // borrowed, during a round
+    int64_t round;      // that is running, or was last; 0: none yet
+    int is_halted;      // by the rails, in that round
+    int64_t unrecorded; // the checkpoint that was loaded, until wal.json names it; 0: none
+    EsRailsReason halt_reason;
+    EsFitRollback *rollback;    // owned; NULL without
+    EsDeadline *restore_thread; // owned; NULL without
+    EsStatus restore_status;    // of the last rollback: a failure has left no whole state
+    int is_spoiled;             // by an epoch that was not undone
+    EsFitDrill drill;
+    int has_ended;
+    EsRunTimes times; // once it has ended
 };
 
 // --- settings ---
@@ -197,6 +207,21 @@ static EsStatus create_search(EsFitRun *fit, const EsFitSearchOptions *options) 
     return ES_STATUS_OK;
 }
 
+static EsStatus create_rails(EsFitRun *fit) {
+    const EsRailsSettings *rails = &fit->settings->rails;
+    if (!rails->is_on) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_fit_rails_create(rails, &fit->rails));
+    if (!rails->rollback) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_deadline_create(&fit->restore_thread));
+    return es_fit_rollback_create((size_t)rails->rollback_mib << 20, &fit->rollback);
+}
+
+void es_fit_run_set_drill(EsFitRun *fit, const EsFitDrill *drill) { fit->drill = *drill; }
+
 static EsStatus create_parts(EsFitRun *fit) {
     const EsFitSettings *settings = fit->settings;
     if (settings->n_compared > 0 && (settings->max_seconds > 0 || settings->target_accuracy > 0)) {
@@ -205,11 +230,9 @@ static EsStatus create_parts(EsFitRun *fit) {
     }
     ES_TRY(es_fit_devices_open(settings, &fit->devices));
     if (settings->n_compared > 0 && fit->devices.device != fit->devices.cpu) {
-        return ES_FAIL(UNSUPPORTED, "--compare begins with grown topologies, which hosts on a GPU "
-                                    "cannot; --device cpu");
+        return ES_FAIL(UNSUPPORTED, "--compare runs on the CPU alone; --device cpu");
     }
-    ES_TRY(settings->rails.is_on ? es_fit_rails_create(&settings->rails, &fit->rails)
-                                 : ES_STATUS_OK);
+    ES_TRY(create_rails(fit));
     ES_TRY(open_dataset(fit));
     if (settings->n_compared > 0 && fit->dataset.test.count < 1) {
         return ES_FAIL(INPUT, "data set \"%s\" has no test samples to compare on",
@@ -264,6 +287,8 @@ void es_fit_run_destroy(EsFitRun *fit) {
     es_network_score_destroy(&fit->score);
     destroy_search(fit);
     es_fit_rails_destroy(fit->rails);
+    es_fit_rollback_destroy(fit->rollback);
+    es_deadline_destroy(fit->restore_thread);
     es_release(fit->rows);
     es_release(fit->comparison);
     es_fit_plan_destroy(&fit->plan);
@@ -272,13 +297,81 @@ void es_fit_run_destroy(EsFitRun *fit) {
     es_release(fit);
 }
 
+// --- memory ---
+
+// A state in memory: all that a checkpoint has, which is nearly all but the gradients.
+static size_t state_bytes(const EsFitRun *fit) {
+    size_t bytes = 0;
+    for (int g = 0; g < fit->search->n_groups; g++) {
+        EsGrowth *growth = fit->search->groups[g]->growth;
+        bytes +=
+            es_growth_weight_bytes(growth) - es_tensor_bytes(&es_growth_store(growth)->gradients);
+    }
+    return bytes;
+}
+
+EsStatus es_fit_run_need(EsFitRun *fit, EsRunNeed *need) {
+    const EsRailsSettings *rails = &fit->settings->rails;
+    size_t one = state_bytes(fit);
+    *need = (EsRunNeed){.sure_bytes = one, .peak_bytes = 2 * one}; // in work, and waiting
+    for (int g = 0; g < fit->search->n_groups; g++) {
+        const EsFitGroup *group = fit->search->groups[g];
+        int grows = strcmp(group->policy_name, "wait") != 0;
+        size_t least = 0, most = 0;
+        ES_TRY(es_growth_episode_bytes(group->growth, group->n, 0, &least));
+        ES_TRY(es_growth_episode_bytes(group->growth, group->n,
+                                       grows ? es_growth_settings(group->growth)->n_slots : 0,
+                                       &most));
+        need->sure_bytes += least;
+        need->peak_bytes += most;
+    }
+    if (fit->rollback != NULL) {
+        size_t capacity = (size_t)rails->rollback_mib << 20;
+        size_t n_kept = one <= capacity
+                            ? 1 + (size_t)ES_MAX(fit->settings->run.n_rounds, ES_FIT_EPOCHS) /
+                                      (size_t)rails->rollback_every
+                            : 0;
+        need->sure_bytes += n_kept > 0 ? one : 0;
+        need->peak_bytes += ES_MIN(n_kept * one, capacity) + one; // and one about to be kept
+    }
+    return ES_STATUS_OK;
+}
+
 // --- the best network ---
 
-static EsStatus write_best(EsFitRun *fit) {
+// Both files of a network on their way to the disk.
+typedef struct NetworkJob {
+    EsWriterJob job;
+    EsHeldFiles *files; // owned
     char folder[ES_RUN_PATH_BYTES];
-    es_run_folder_path(es_run_folder(fit->run), ES_RUN_NETWORKS "/1", folder);
-    ES_TRY(es_folder_make(folder));
-    return es_grown_network_save(fit->search->best, folder);
+} NetworkJob;
+
+static EsStatus write_network(EsWriterJob *job) {
+    const NetworkJob *network = (const NetworkJob *)job;
+    ES_TRY(es_folder_make(network->folder));
+    return es_grown_network_replace(network->folder, network->files);
+}
+
+static void destroy_network(EsWriterJob *job) {
+    es_held_files_destroy(((NetworkJob *)job)->files);
+    es_release(job);
+}
+
+// Hands a copy to the run's writer thread; one that still waits there is out of date.
+static EsStatus send_best(EsFitRun *fit) {
+    NetworkJob *network = NULL;
+    ES_TRY(es_allocate(sizeof *network, (void **)&network));
+    network->job = (EsWriterJob){.kind = ES_WRITER_NETWORK,
+                                 .may_replace = 1,
+                                 .write = write_network,
+                                 .destroy = destroy_network};
+    es_run_folder_path(es_run_folder(fit->run), ES_RUN_NETWORKS "/1", network->folder);
+    EsStatus status = es_grown_network_hold(fit->search->best, network->folder, &network->files);
+    if (status != ES_STATUS_OK) {
+        destroy_network(&network->job);
+        return status;
+    }
+    return es_run_submit(fit->run, &network->job);
 }
 
 // --- events ---
@@ -307,6 +400,16 @@ static void emit_candidates(EsFitRun *fit, int64_t round) {
         }
     }
     es_emit_env_stepped(es_run_hub(fit->run), time, fit->rows, n);
+    for (int g = 0; g < search->n_groups; g++) {
+        EsGrowMoment moment = moment_of(fit, g);
+        if (search->groups[g]->n > 0) {
+            es_grow_events_seeds(fit->events[g], &moment);
+        }
+        if (search->groups[g]->n > 0 && fit->rails != NULL) {
+            moment.time.step = -1;
+            es_grow_events_slots(fit->events[g], &moment);
+        }
+    }
     const EsMetricEvent metrics[] = {
         es_metric("esper.fit.best_accuracy", search->best_accuracy),
         es_metric("esper.fit.parameters",
@@ -340,6 +443,9 @@ static void summarise(const EsFitSearch *search, EsRoundReport *report) {
 }
 
 // --- a round ---
+
+static EsStatus save(void *context, EsCheckpoint *checkpoint);
+static EsStatus load_search(EsFitRun *fit, const EsCheckpoint *checkpoint);
 
 static void begin_progress(EsFitRun *fit) {
     EsFitPlace places[ES_FIT_CANDIDATES_MAX];
@@ -377,15 +483,119 @@ static EsFitEpoch epoch_of(const EsFitSearch *search, const EsRoundReport *repor
     return epoch;
 }
 
-static void assess_epoch(EsFitRun *fit, EsFitEpoch *epoch, double hook_ms, double latency_ms) {
+// Keeps the state of a good epoch in memory.
+static EsStatus keep_state(EsFitRun *fit) {
+    EsCheckpoint *state = NULL;
+    ES_TRY(es_checkpoint_hold(es_run_folder(fit->run), fit->round, &state));
+    EsStatus status = save(fit, state);
+    es_checkpoint_hold_end(state);
+    if (status != ES_STATUS_OK) {
+        es_checkpoint_end(state);
+        return status;
+    }
+    if (es_fit_rollback_push(fit->rollback, state)) {
+        es_rails_noted_snapshot(&fit->rails->rails);
+    }
+    fit->rails->snapshot_bytes = es_fit_rollback_bytes(fit->rollback);
+    return ES_STATUS_OK;
+}
+
+// In the first round of a resumed session: the loaded checkpoint becomes the first state to go back
+// to, as if the session before had gone on. Its record may be missing: that session was killed
+// before it wrote one, or newer checkpoints were taken away since.
+static EsStatus recall_state(EsFitRun *fit) {
+    const char *root = es_run_folder_root(es_run_folder(fit->run));
+    EsCheckpoint *state = NULL;
+    int64_t epoch = fit->unrecorded;
+    fit->unrecorded = 0;
+    if (fit->rollback == NULL || epoch == 0) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_fit_wal_write(root, epoch));
+    ES_TRY(es_checkpoint_hold_saved(root, epoch, &state));
+    es_fit_rollback_push(fit->rollback, state);
+    fit->rails->snapshot_bytes = es_fit_rollback_bytes(fit->rollback);
+    return ES_STATUS_OK;
+}
+
+static EsStatus take_state(EsFitRun *fit, const EsCheckpoint *state) {
+    es_checkpoint_read_begin(state);
+    EsStatus status = load_search(fit, state);
+    es_checkpoint_read_end();
+    return status;
+}
+
+// From memory, else from the newest checkpoint. A state that cannot be taken ends the run, since
+// the one at hand is gone then.
+static void roll_back(void *context, EsRails *rails, EsRailsReason reason) {
+    EsFitRun *fit = context;
+    int64_t start_ns = es_clock_ns();
+    const EsCheckpoint *state = es_fit_rollback_nearest(fit->rollback, fit->round - 1);
+    double deadline_ms = (double)rails->settings.rollback_deadline_ms;
+    EsRestore restore = {.checkpoint = NULL};
+    fit->is_spoiled = 1;
+    if (state == NULL) {
+        switch (es_fit_restore(fit->restore_thread, es_run_folder_root(es_run_folder(fit->run)),
+                               deadline_ms, &fit->drill.restore, &restore)) {
+        case ES_RESTORE_DONE:
+            break;
+        case ES_RESTORE_ABSENT:
+            es_rails_restore_absent(rails);
+            return;
+        case ES_RESTORE_FAILED:
+            es_rails_restore_failed(rails, restore.stage, restore.detail,
+                                    1e3 * es_clock_seconds_since(start_ns));
+            return;
+        case ES_RESTORE_LATE:
+            es_rails_restore_late(rails, reason, deadline_ms);
+            return;
+        }
+    }
+    fit->restore_status = take_state(fit, state != NULL ? state : restore.checkpoint);
+    double ms = 1e3 * es_clock_seconds_since(start_ns);
+    if (fit->restore_status == ES_STATUS_OK) {
+        fit->is_spoiled = 0;
+        es_rails_rolled_back(rails, state != NULL, ms);
+    } else {
+        es_rails_restore_failed(rails, "model_load", es_status_detail(), ms);
+    }
+    es_checkpoint_end(restore.checkpoint);
+}
+
+// The largest gradient of a host, and whether any loss is finite.
+static void measure_health(const EsFitRun *fit, const EsRoundReport *report, EsFitEpoch *epoch) {
+    epoch->has_diverged = report->has_diverged;
+    epoch->gradient_norm = -1;
+    for (int g = 0; g < fit->search->n_groups; g++) {
+        const EsFitGroup *group = fit->search->groups[g];
+        for (int i = 0; i < group->n; i++) {
+            double norm = es_growth_results(group->growth)[i].host_gradient_norm;
+            epoch->gradient_norm = isnan(norm) ? INFINITY : fmax(epoch->gradient_norm, norm);
+        }
+    }
+}
+
+static EsStatus assess_epoch(EsFitRun *fit, EsFitEpoch *epoch, double hook_ms, double latency_ms) {
+    const EsFitUndo undo = {roll_back, fit};
     if (fit->rails == NULL) {
-        return;
+        return ES_STATUS_OK;
     }
     epoch->hook_ms = hook_ms;
     epoch->latency_ms = latency_ms;
+    if (fit->drill.measured != NULL) {
+        fit->drill.measured(fit->drill.context, fit->round, epoch);
+    }
     EsRailsVerdict verdict =
-        es_fit_rails_end_epoch(fit->rails, es_run_hub(fit->run), fit->round, epoch);
+        es_fit_rails_end_epoch(fit->rails, es_run_hub(fit->run), fit->round, epoch, &undo);
     fit->is_halted = verdict.must_halt;
+    fit->halt_reason = verdict.reason;
+    if (!verdict.must_roll_back) {
+        fit->is_spoiled = 0;
+        return ES_STATUS_OK;
+    }
+    // the epoch that was undone may have had the best network
+    int has_gone_back = fit->restore_status == ES_STATUS_OK && !fit->is_spoiled;
+    return has_gone_back && fit->search->best != NULL ? send_best(fit) : fit->restore_status;
 }
 
 static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
@@ -394,25 +604,32 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     fit->run = run;
     fit->round = round;
     if (fit->rails != NULL) {
-        es_fit_rails_open_signal(fit->rails, es_run_folder_root(es_run_folder(run)));
         es_rails_begin_epoch(&fit->rails->rails);
+        ES_TRY(es_fit_rails_open_signal(fit->rails, es_run_folder_root(es_run_folder(run)), round));
     }
+    ES_TRY(recall_state(fit));
     begin_progress(fit);
     ES_TRY(es_fit_search_advance(fit->search, round));
     es_run_phase_end(run, ES_PHASE_TRAIN, start_ns);
     if (fit->search->is_new_best) {
-        ES_TRY(write_best(fit));
+        ES_TRY(send_best(fit));
     }
     emit_candidates(fit, round);
     summarise(fit->search, report);
     EsFitEpoch best = epoch_of(fit->search, report);
+    measure_health(fit, report, &best);
     int64_t decide_ns = es_clock_ns();
     ES_TRY(es_fit_search_decide(fit->search, round));
     double hook_ms = es_run_phase_end(run, ES_PHASE_DECIDE, decide_ns);
-    assess_epoch(fit, &best, hook_ms, 1e3 * es_clock_seconds_since(start_ns));
+    ES_TRY(assess_epoch(fit, &best, hook_ms, 1e3 * es_clock_seconds_since(start_ns)));
+    report->is_spoiled = fit->is_spoiled;
     ES_TRY(watch_candidates(fit));
     es_hub_tick(es_run_hub(run));
-    return ES_STATUS_OK;
+    // the first good one, too: until then there is nothing to go back to in memory
+    int is_kept = fit->rollback != NULL && !fit->is_spoiled &&
+                  (round % fit->settings->rails.rollback_every == 0 ||
+                   es_fit_rollback_count(fit->rollback) == 0);
+    return is_kept ? keep_state(fit) : ES_STATUS_OK;
 }
 
 static double seconds_of(const EsFitRun *fit) {
@@ -435,54 +652,6 @@ static void describe(void *context, EsRunStartedEvent *row) {
     row->n_host_parameters = es_host_parameter_count(&fit->plan.choice.hosts[0]);
 }
 
-static EsStatus save_group(EsCheckpoint *checkpoint, EsFitGroup *group, int g) {
-    char name[64], growth_path[ES_RUN_PATH_BYTES], policy_path[ES_RUN_PATH_BYTES];
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *stream = open_memstream(&text, &bytes);
-    if (stream == NULL) {
-        return ES_FAIL(MEMORY, "no memory for the candidates' numbers");
-    }
-    for (int i = 0; i < group->n; i++) {
-        fprintf(stream, "%s%d", i > 0 ? "," : "", group->candidates[i]);
-    }
-    EsStatus status = es_memory_stream_close(stream, &text);
-    snprintf(name, sizeof name, "candidates%d", g);
-    status = status == ES_STATUS_OK ? es_checkpoint_put_text(checkpoint, name, text) : status;
-    free(text);
-    ES_TRY(status);
-    if (group->n == 0) {
-        return ES_STATUS_OK;
-    }
-    snprintf(name, sizeof name, "policy%d", g);
-    ES_TRY(es_checkpoint_put_text(checkpoint, name, group->policy_name));
-    snprintf(name, sizeof name, "policy%d_sha256", g);
-    ES_TRY(es_checkpoint_put_text(checkpoint, name, es_policy_hash(group->policy)));
-    snprintf(name, sizeof name, "growth%d.safetensors", g);
-    ES_TRY(es_checkpoint_add_file(checkpoint, name, growth_path));
-    snprintf(name, sizeof name, "policy%d.safetensors", g);
-    ES_TRY(es_checkpoint_add_file(checkpoint, name, policy_path));
-    return es_fit_group_save(group, growth_path, policy_path);
-}
-
-static EsStatus save_best(const EsFitSearch *search, EsCheckpoint *checkpoint) {
-    char tensors_path[ES_RUN_PATH_BYTES], json_path[ES_RUN_PATH_BYTES];
-    ES_TRY(es_checkpoint_put_int(checkpoint, "best_epoch", search->best_epoch));
-    if (search->best == NULL) {
-        return ES_STATUS_OK;
-    }
-    ES_TRY(es_checkpoint_put_int(checkpoint, "best_candidate", search->best_candidate));
-    ES_TRY(es_checkpoint_put_real(checkpoint, "best_accuracy", search->best_accuracy));
-    ES_TRY(es_checkpoint_put_real(checkpoint, "best_loss", search->best_loss));
-    if (search->top_accuracy > search->best_accuracy) { // of rows
-        ES_TRY(es_checkpoint_put_real(checkpoint, "top_accuracy", search->top_accuracy));
-    }
-    ES_TRY(es_checkpoint_add_file(checkpoint, ES_NETWORK_TENSORS_FILE, tensors_path));
-    ES_TRY(es_checkpoint_add_file(checkpoint, ES_NETWORK_JSON_FILE, json_path));
-    *strrchr(json_path, '/') = '\0';
-    return es_grown_network_save(search->best, json_path);
-}
-
 static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     EsFitRun *fit = context;
     ES_TRY(es_checkpoint_put_text(checkpoint, "data_sha256", fit->plan.data_sha256));
@@ -492,83 +661,16 @@ static EsStatus save(void *context, EsCheckpoint *checkpoint) {
         ES_TRY(es_checkpoint_put_real(checkpoint, "seconds", seconds_of(fit)));
     }
     ES_TRY(fit->rails != NULL ? es_fit_rails_save(fit->rails, checkpoint) : ES_STATUS_OK);
-    for (int g = 0; g < fit->search->n_groups; g++) {
-        ES_TRY(save_group(checkpoint, fit->search->groups[g], g));
-    }
-    return save_best(fit->search, checkpoint);
+    return es_fit_search_save(fit->search, checkpoint);
 }
 
-// Numbers between commas, rising, of candidates that the group had at first.
-static EsStatus read_candidates(const EsCheckpoint *checkpoint, const char *name, int first, int n,
-                                int *numbers, int *n_numbers) {
-    const char *text = NULL;
-    char path[ES_RUN_PATH_BYTES];
-    int least = first;
-    ES_TRY(es_checkpoint_text(checkpoint, name, &text));
-    EsFileField field = {es_checkpoint_path(checkpoint, "rank0.json", path), name, ES_NO_INDEX};
-    *n_numbers = 0;
-    while (*text != '\0') {
-        char *end = NULL;
-        long number = strtol(text, &end, 10);
-        ES_TRY(es_check_integer(field, end == text ? -1 : number, least, first + n - 1));
-        numbers[(*n_numbers)++] = (int)number;
-        least = (int)number + 1;
-        text = *end == ',' ? end + 1 : end;
+// Candidates and the best network: all that training changes.
+static EsStatus load_search(EsFitRun *fit, const EsCheckpoint *checkpoint) {
+    ES_TRY(es_fit_search_load(fit->search, checkpoint));
+    for (int g = 0; g < fit->search->n_groups; g++) {
+        ES_TRY(renew_events(fit, g));
     }
     return ES_STATUS_OK;
-}
-
-static EsStatus load_group(const EsCheckpoint *checkpoint, EsFitGroup *group, int g) {
-    char name[64], growth_path[ES_RUN_PATH_BYTES], policy_path[ES_RUN_PATH_BYTES];
-    const char *policy = NULL;
-    int numbers[ES_FIT_CANDIDATES_MAX], n = 0;
-    snprintf(name, sizeof name, "candidates%d", g);
-    ES_TRY(read_candidates(checkpoint, name, group->candidates[0], group->n, numbers, &n));
-    if (n == 0) {
-        return es_fit_group_keep(group, NULL, 0);
-    }
-    snprintf(name, sizeof name, "policy%d", g);
-    ES_TRY(es_checkpoint_text(checkpoint, name, &policy)); // where it was chosen, the same again
-    snprintf(group->policy_name, sizeof group->policy_name, "%s", policy);
-    snprintf(name, sizeof name, "growth%d.safetensors", g);
-    es_checkpoint_path(checkpoint, name, growth_path);
-    snprintf(name, sizeof name, "policy%d.safetensors", g);
-    es_checkpoint_path(checkpoint, name, policy_path);
-    ES_TRY(es_fit_group_load(group, numbers, n, growth_path, policy_path));
-    snprintf(name, sizeof name, "policy%d_sha256", g);
-    return es_checkpoint_check_input(checkpoint, name, es_policy_hash(group->policy), "the policy");
-}
-
-static EsStatus load_best(EsFitSearch *search, const EsCheckpoint *checkpoint) {
-    char path[ES_RUN_PATH_BYTES];
-    EsFileField field = {es_checkpoint_path(checkpoint, "rank0.json", path), "best_epoch",
-                         ES_NO_INDEX};
-    ES_TRY(es_checkpoint_int(checkpoint, field.name, &search->best_epoch));
-    ES_TRY(es_check_integer(field, search->best_epoch, 0, es_checkpoint_round(checkpoint)));
-    if (search->best_epoch == 0) {
-        return ES_STATUS_OK;
-    }
-    field.name = "best_candidate";
-    ES_TRY(es_checkpoint_int(checkpoint, field.name, &search->best_candidate));
-    ES_TRY(es_check_integer(field, search->best_candidate, 0, search->options.n_candidates - 1));
-    field.name = "best_accuracy";
-    ES_TRY(es_checkpoint_real(checkpoint, field.name, &search->best_accuracy));
-    ES_TRY(es_check_real(field, search->best_accuracy, 0, 100));
-    field.name = "best_loss";
-    ES_TRY(es_checkpoint_real(checkpoint, field.name, &search->best_loss));
-    ES_TRY(es_check_real(field, search->best_loss, 0, 1e30));
-    search->top_accuracy = search->best_accuracy;
-    field.name = "top_accuracy";
-    if (es_checkpoint_has(checkpoint, field.name)) {
-        ES_TRY(es_checkpoint_real(checkpoint, field.name, &search->top_accuracy));
-        ES_TRY(es_check_real(field, search->top_accuracy, search->best_accuracy, 100));
-    }
-    es_grown_network_destroy(search->best);
-    search->best = NULL;
-    ES_TRY(es_grown_network_load(es_checkpoint_path(checkpoint, ES_NETWORK_JSON_FILE, path),
-                                 search->options.cpu, &search->best));
-    return es_network_check_data(search->best, search->options.dataset,
-                                 search->options.dataset->name);
 }
 
 static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
@@ -591,21 +693,29 @@ static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
         ES_TRY(es_check_real(field, fit->earlier_seconds, 0, 1e12));
     }
     ES_TRY(fit->rails != NULL ? es_fit_rails_load(fit->rails, checkpoint) : ES_STATUS_OK);
-    for (int g = 0; g < fit->search->n_groups; g++) {
-        ES_TRY(load_group(checkpoint, fit->search->groups[g], g));
-        ES_TRY(renew_events(fit, g));
-    }
     fit->round = es_checkpoint_round(checkpoint);
-    return load_best(fit->search, checkpoint);
+    fit->unrecorded = fit->round;
+    return load_search(fit, checkpoint);
 }
 
 // --- the end ---
 
+static void emit_times(EsFitRun *fit, const EsRunTimes *times) {
+    const EsMetricEvent rows[] = {es_metric("esper.fit.epoch_first_ms", times->first_ms),
+                                  es_metric("esper.fit.epoch_p50_ms", times->p50_ms),
+                                  es_metric("esper.fit.epoch_p95_ms", times->p95_ms),
+                                  es_metric("esper.fit.epoch_p99_ms", times->p99_ms),
+                                  es_metric("esper.fit.write_p50_ms", times->write_p50_ms),
+                                  es_metric("esper.fit.write_p95_ms", times->write_p95_ms)};
+    if (times->n_rounds > 0 && times->n_writes > 0) {
+        es_emit_metric(es_run_hub(fit->run), (EsEventTime){.round = fit->round, .step = -1}, rows,
+                       ES_COUNT_OF(rows));
+    }
+}
+
 // The test split is looked at here, once, after everything was decided.
-static EsStatus finish(void *context, EsRun *run) {
-    EsFitRun *fit = context;
+static EsStatus conclude(EsFitRun *fit, EsRun *run) {
     EsGrownNetwork *best = fit->search->best;
-    fit->run = run;
     if (best == NULL) {
         return ES_FAIL(INPUT, "no candidate had a finite loss; try a lower --rate");
     }
@@ -619,7 +729,11 @@ static EsStatus finish(void *context, EsRun *run) {
         fit->has_score = 1;
         best->origin.test_accuracy = fit->score.accuracy;
     }
-    ES_TRY(write_best(fit));
+    ES_TRY(send_best(fit));
+    ES_TRY(es_run_drain(run));
+    fit->times = es_run_times(run);
+    fit->has_ended = 1;
+    emit_times(fit, &fit->times);
     if (fit->settings->n_compared == 0) {
         return ES_STATUS_OK;
     }
@@ -627,11 +741,23 @@ static EsStatus finish(void *context, EsRun *run) {
     return es_fit_compare(&fit->search->options, run, fit->settings->n_compared, fit->comparison);
 }
 
+static EsStatus finish(void *context, EsRun *run) {
+    EsFitRun *fit = context;
+    fit->run = run;
+    if (fit->is_halted) {
+        es_run_note_halt(run, es_rails_reason_name(fit->halt_reason));
+    }
+    EsStatus status = conclude(fit, run);
+    return fit->rails != NULL ? es_fit_rails_end(fit->rails, es_run_hub(run), fit->round, status)
+                              : status;
+}
+
 EsRunWork es_fit_run_work(EsFitRun *fit) {
     return (EsRunWork){.context = fit,
                        .describe = describe,
                        .round = run_round,
                        .save = save,
+                       .saved = fit->rollback != NULL ? es_fit_wal_write : NULL,
                        .load = load,
                        .is_over = is_over,
                        .finish = finish};
@@ -660,5 +786,10 @@ EsFitReport es_fit_run_report(const EsFitRun *fit) {
                          .best_accuracy = search->best_accuracy,
                          .n_candidates = es_fit_search_list(search, places),
                          .score = fit->has_score ? &fit->score : NULL,
-                         .comparison = fit->comparison};
+                         .comparison = fit->comparison,
+                         .halt_reason =
+                             fit->is_halted ? es_rails_reason_name(fit->halt_reason) : NULL,
+                         .halt_epoch = fit->round,
+                         .rails = fit->rails != NULL ? &fit->rails->rails : NULL,
+                         .times = fit->has_ended ? &fit->times : NULL};
 }

@@ -15,6 +15,8 @@
 #include "fit/host_choice.h"
 #include "fit/network_report.h"
 #include "runs/fit/fit_compare.h"
+#include "runs/fit/fit_rails.h"
+#include "runs/fit/fit_rollback.h"
 #include "runs/run.h"
 
 typedef struct EsFitRun EsFitRun;
@@ -28,8 +30,20 @@ EsRunWork es_fit_run_work(EsFitRun *fit);
 // `settings` are those of create.
 EsStatus es_fit_run_choose(EsFitRun *fit, EsFitSettings *settings);
 
+// Memory beside the fit as it was created: plans of hosts with seeds, states in memory for rollback
+// (rails.rollback_mib at most), and copies of the state on their way to the disk.
+EsStatus es_fit_run_need(EsFitRun *fit, EsRunNeed *need);
+
 // Runs the first epoch of all candidates and measures its seconds. For a dry run.
 EsStatus es_fit_run_predict(EsFitRun *fit, double *epoch_seconds);
+
+// Faults that drills put in.
+typedef struct EsFitDrill {
+    void (*measured)(void *context, int64_t round, EsFitEpoch *epoch); // may change it; nullable
+    EsRestoreDrill restore;
+    void *context;
+} EsFitDrill;
+void es_fit_run_set_drill(EsFitRun *fit, const EsFitDrill *drill); // copied
 
 // All of it is borrowed, and grows with the rounds.
 typedef struct EsFitReport {
@@ -45,6 +59,10 @@ typedef struct EsFitReport {
     int n_candidates;            // that are left
     const EsNetworkScore *score; // on the test split; NULL until the run is over, and without test
     const EsFitComparison *comparison; // NULL without
+    const char *halt_reason;           // the failed epochs' that made the rails end it; NULL: none
+    int64_t halt_epoch;
+    const EsRails *rails;    // NULL without
+    const EsRunTimes *times; // of this session; NULL until the run is over
 } EsFitReport;
 EsFitReport es_fit_run_report(const EsFitRun *fit);
 

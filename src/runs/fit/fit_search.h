@@ -160,6 +160,11 @@ typedef struct EsFitPlace {
 // many.
 int es_fit_search_list(const EsFitSearch *search, EsFitPlace places[ES_FIT_CANDIDATES_MAX]);
 
+// A search in a checkpoint, after decisions (fit_search_file.c). Loading makes the candidates those
+// that were saved.
+EsStatus es_fit_search_save(const EsFitSearch *search, EsCheckpoint *checkpoint);
+EsStatus es_fit_search_load(EsFitSearch *search, const EsCheckpoint *checkpoint);
+
 // Candidates that go on after an epoch, of n at first: half as many after each of log2(n) epochs
 // that divide the first third evenly.
 int es_fit_count_kept(int n, int64_t n_epochs, int64_t epoch);

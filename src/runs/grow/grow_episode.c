@@ -179,6 +179,7 @@ static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHo
     options.step_batches = settings->step_batches;
     options.n_validation_images = n_validation;
     options.seed = (uint64_t)settings->run.seed;
+    options.ranks = settings->run.ranks;
     options.is_tf32 = settings->is_tf32;
     options.recipe = settings->recipe;
     options.mode = settings->unfused ? ES_COMPILE_OFF : ES_COMPILE_DEFAULT;
@@ -191,6 +192,7 @@ static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHo
         es_growth_settings_set_pace(&options.settings, (EsGrowthPace)(settings->pace - 1));
     }
     options.settings.max_parameters = settings->max_parameters;
+    options.settings.hidden_inputs = settings->hidden_inputs;
     options.settings.is_strict = settings->gates == 1;
     options.settings.auto_forward = settings->auto_forward ? ES_AUTO_FORWARD_ALL : 0;
     if (settings->episode_steps > 0) {
@@ -416,7 +418,8 @@ static EsPolicyContext policy_context(const EsEpisodeRunner *runner) {
                              .slots = es_growth_model(runner->growth)->slots,
                              .device = runner->device,
                              .n_envs = runner->settings->n_envs,
-                             .seed = (uint64_t)runner->settings->run.seed};
+                             .seed = (uint64_t)runner->settings->run.seed,
+                             .ranks = runner->settings->run.ranks};
 }
 
 EsStatus es_grow_episode_open_policy(const EsEpisodeRunner *runner, const char *text,

@@ -112,7 +112,7 @@ EsStatus es_grow_episode_run(EsEpisodeRunner *runner, EsPolicy *policy, int64_t 
                              const EsGrowWatch *watch);
 
 // The same with hosts that have topologies [n] from their first step on; n is at most E, hosts
-// beyond it begin alone. UNSUPPORTED on a GPU.
+// beyond it begin alone.
 EsStatus es_grow_episode_run_planted(EsEpisodeRunner *runner, EsPolicy *policy,
                                      int64_t first_episode, const EsFitTopology *topologies,
                                      int64_t n, const EsGrowWatch *watch);

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "esper/log.h"
-#include "runs/stop_signal.h"
 
 static int is_planted(EsGrowBaseline baseline) {
     return baseline == ES_BASELINE_SCRATCH || baseline == ES_BASELINE_TOPOLOGIES ||
@@ -50,14 +49,13 @@ static void close_variants(Contest *contest) {
 
 // Can this device run the variant? Says so where it cannot: at the start, before the run.
 static int can_run(const Contest *contest, const char *name) {
-    int plants = is_planted(es_grow_baseline_parse(name));
-    int is_eager = es_policy_parse_kind(name) == ES_POLICY_EAGER;
-    int is_here =
-        es_device_info(contest->runner->device)->kind == ES_DEVICE_CPU || (!plants && !is_eager);
+    int is_here = es_device_info(contest->runner->device)->kind == ES_DEVICE_CPU ||
+                  es_policy_parse_kind(name) != ES_POLICY_EAGER;
     if (!is_here && contest->run == NULL) {
         es_log(ES_LOG_WARNING,
-               "\"%s\" is left out of the comparison: it %s, which --device cpu does alone", name,
-               plants ? "plants seeds" : "decides by size");
+               "\"%s\" is left out of the comparison: it decides by size, which --device cpu does "
+               "alone",
+               name);
     }
     return is_here;
 }
@@ -227,7 +225,7 @@ static void count_step(const Contest *contest) {
 static EsStatus watch_measured(void *context, int64_t step) {
     const Contest *contest = context;
     EsGrowth *growth = contest->running->growth;
-    if (es_stop_signal_time_ns() != 0) {
+    if (es_run_must_stop(contest->run)) {
         return ES_FAIL(INTERRUPTED, "the comparison was dropped");
     }
     count_step(contest);
@@ -662,6 +660,11 @@ static void drop_baseline(Contest *contest, int a) {
     contest->policies[evaluation->n_variants] = NULL;
 }
 
+static EsStatus save_evaluation(const Contest *contest, const char *path) {
+    return es_run_is_writer(contest->run) ? es_grow_evaluation_save(contest->evaluation, path)
+                                          : ES_STATUS_OK;
+}
+
 // Runs the missing variants. Every finished variant is saved at once: a session may end in the
 // next.
 static EsStatus run_variants(Contest *contest, const char *path) {
@@ -683,17 +686,32 @@ static EsStatus run_variants(Contest *contest, const char *path) {
         ES_TRY(status);
         if (a + 1 < evaluation->n_variants) {
             ES_TRY(es_grow_evaluation_compare(evaluation, seed));
-            ES_TRY(es_grow_evaluation_save(evaluation, path));
+            ES_TRY(save_evaluation(contest, path));
         }
     }
     ES_TRY(es_grow_evaluation_compare(evaluation, seed));
-    return is_saved ? ES_STATUS_OK : es_grow_evaluation_save(evaluation, path);
+    return is_saved ? ES_STATUS_OK : save_evaluation(contest, path);
+}
+
+// Refuses ranks whose files of policies differ: each would decide otherwise in the same episodes.
+static EsStatus check_ranks(const Contest *contest) {
+    const EsGrowEvaluation *evaluation = contest->evaluation;
+    char text[ES_GROW_VARIANTS_MAX *
+              (sizeof evaluation->variants->name + sizeof evaluation->variants->hash)] = "";
+    size_t used = 0;
+    for (int a = 0; a < evaluation->n_variants; a++) {
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s %s\n",
+                                 evaluation->variants[a].name, evaluation->variants[a].hash);
+    }
+    return es_ranks_agree(contest->runner->settings->run.ranks,
+                          &(EsRankFact){"compared policies", text}, 1);
 }
 
 static EsStatus hold_contest(Contest *contest, const char *name, const char *text) {
     char path[ES_RUN_PATH_BYTES];
     ES_TRY(open_variant(contest, name, text));
     ES_TRY(open_rivals(contest));
+    ES_TRY(check_ranks(contest));
     es_run_folder_path(es_run_folder(contest->run), "evaluation.json", path);
     ES_TRY(run_variants(contest, path));
     return emit_outcomes(contest);

@@ -51,7 +51,7 @@ const char *es_grow_measure_name(EsGrowMeasure measure); // "test_accuracy"
 
 // NAME, name, meaning: variants that are no other policies. The size of the policy's networks is
 // the mean over the held-out episodes, with tasks over those of the task. SCRATCH, TOPOLOGIES and
-// SEARCH plant seeds, which the CPU does alone. A search is paired with BEST, which has chosen
+// SEARCH plant seeds. A search is paired with BEST, which has chosen
 // among as much training; without tasks, where an episode is alone, that is the policy.
 #define ES_GROW_BASELINES(X)                                                                       \
     X(WIDER, wider, "a host with more channels, of at most 1.1 times the mean final size")         \

@@ -13,11 +13,13 @@
 #define SEED_ID_BYTES  48
 #define CHECKS_BYTES   128
 #define PATH_STEPS_MAX 7 // transitions a stage path holds
+#define SLOT_METRICS   3
 
 // Memory of a slot from step to step: a slot that is emptied still had a seed.
 typedef struct SlotMemory {
     char id[SEED_ID_BYTES];
     char checks[CHECKS_BYTES];
+    char label[SEED_ID_BYTES]; // of metrics
     const char *blueprint;     // static
     int32_t gate, gate_failed; // last emitted
 } SlotMemory;
@@ -31,6 +33,8 @@ struct EsGrowEvents {
     EsEnvSteppedEvent *stepped;               // owned [E]
     EsDecisionTakenEvent *decisions;          // owned [E]
     EsContributionMeasuredEvent *contributed; // owned [E, S]
+    EsSeedMeasuredEvent *measured;            // owned [E, S]
+    EsMetricEvent *metrics;                   // owned [E, S, SLOT_METRICS]
     EsEpisodeOutcomeEvent *outcomes;          // owned [E]
     EsGovernorRollbackEvent *rollbacks;       // owned [E]
     EsSeedGateEvaluatedEvent *gates;          // owned [E, S]
@@ -61,6 +65,9 @@ EsStatus es_grow_events_create(const EsGrowth *growth, int64_t n_envs, EsGrowEve
     ES_TRY_GOTO(es_allocate(sizeof *events->stepped * n, (void **)&events->stepped));
     ES_TRY_GOTO(es_allocate(sizeof *events->decisions * n, (void **)&events->decisions));
     ES_TRY_GOTO(es_allocate(sizeof *events->contributed * n_all, (void **)&events->contributed));
+    ES_TRY_GOTO(es_allocate(sizeof *events->measured * n_all, (void **)&events->measured));
+    ES_TRY_GOTO(
+        es_allocate(sizeof *events->metrics * n_all * SLOT_METRICS, (void **)&events->metrics));
     ES_TRY_GOTO(es_allocate(sizeof *events->outcomes * n, (void **)&events->outcomes));
     ES_TRY_GOTO(es_allocate(sizeof *events->rollbacks * n, (void **)&events->rollbacks));
     ES_TRY_GOTO(es_allocate(sizeof *events->gates * n_all, (void **)&events->gates));
@@ -86,7 +93,7 @@ void es_grow_events_destroy(EsGrowEvents *events) {
                           events->decisions,  events->contributed,   events->outcomes,
                           events->rollbacks,  events->gates,         events->germinated,
                           events->fossilized, events->pruned,        events->changed,
-                          events->rewards};
+                          events->rewards,    events->measured,      events->metrics};
     for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
         es_release(rows[i]);
     }
@@ -196,6 +203,7 @@ void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment, d
     if (es_hub_wants(moment->hub, ES_EVENT_CONTRIBUTION_MEASURED, moment->time.step)) {
         emit_contributions(events, moment);
     }
+    es_grow_events_seeds(events, moment);
 }
 
 // --- seeds ---
@@ -204,6 +212,90 @@ void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment, d
 #define SEED_COLUMNS                                                                               \
     .env = env_number(moment, env), .episode = episode_number(moment, env),                        \
     .slot = slot_name(events, slot), .seed_id = memory->id, .blueprint = memory->blueprint
+
+// Sum of the gradient norms of an environment's host and living seeds; negative when one of them
+// was not measured.
+static double sum_norms(const EsGrowEvents *events, int64_t env) {
+    const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
+    double sum = es_growth_results(events->growth)[env].host_gradient_norm;
+    for (int64_t i = env * events->n_slots; i < (env + 1) * events->n_slots && sum >= 0; i++) {
+        if (es_stage_in(seed->stage[i], ES_STAGES_LIVING)) {
+            sum = seed->gradient_norm[i] >= 0 ? sum + (double)seed->gradient_norm[i] : -1;
+        }
+    }
+    return sum;
+}
+
+// The source documents' weight of a seed among others, max(0.1, b (0.5 + 0.5 alpha)); b by stage.
+static double seed_weight(const EsSeed *seed) {
+    double base = es_stage_in(seed->stage, ES_STAGES_BLENDED)
+                      ? (seed->stage == ES_STAGE_BLENDING ? 0.5 : 1)
+                      : 0.25;
+    return fmax(0.1, base * (0.5 + 0.5 * (double)seed->alpha));
+}
+
+static EsSeedMeasuredEvent measured_row(const EsGrowEvents *events, const EsGrowMoment *moment,
+                                        int64_t env, int slot, double norms) {
+    int64_t i = env * events->n_slots + slot;
+    const EsSeed seed = es_seed_load(&es_growth_snapshot(events->growth)->state.seed, (size_t)i);
+    const SlotMemory *memory = &events->slots[i];
+    double norm = (double)seed.gradient_norm;
+    return (EsSeedMeasuredEvent){
+        SEED_COLUMNS,
+        .stage = es_stage_name(seed.stage),
+        .alpha = (double)seed.alpha,
+        .gradient_norm = measured_or_missing(norm, norm >= 0),
+        .health = measured_or_missing((double)seed.gradient_health, seed.gradient_health >= 0),
+        .ratio = measured_or_missing((double)seed.gradient_ratio, seed.gradient_ratio >= 0),
+        .weight = seed_weight(&seed),
+        .share = measured_or_missing(norms > 0 ? norm / norms : 0, norms >= 0),
+        .conflicts = ES_MISSING_INT,
+        .conflict_ratio = es_missing_real(),
+        .teacher_share = es_missing_real()};
+}
+
+void es_grow_events_seeds(EsGrowEvents *events, const EsGrowMoment *moment) {
+    const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
+    int64_t n_rows = 0;
+    if (!es_hub_wants(moment->hub, ES_EVENT_SEED_MEASURED, moment->time.step)) {
+        return;
+    }
+    for (int64_t e = 0; e < events->n_envs; e++) {
+        double norms = sum_norms(events, e);
+        for (int s = 0; s < events->n_slots; s++) {
+            if (es_stage_in(seed->stage[e * events->n_slots + s], ES_STAGES_LIVING)) {
+                events->measured[n_rows++] = measured_row(events, moment, e, s, norms);
+            }
+        }
+    }
+    es_emit_seed_measured(moment->hub, moment->time, events->measured, n_rows);
+}
+
+void es_grow_events_slots(EsGrowEvents *events, const EsGrowMoment *moment) {
+    const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
+    int64_t n_rows = 0;
+    if (!es_hub_wants(moment->hub, ES_EVENT_METRIC, moment->time.step)) {
+        return;
+    }
+    for (int64_t i = 0; i < events->n_envs * events->n_slots; i++) {
+        SlotMemory *memory = &events->slots[i];
+        if (memory->id[0] == '\0') {
+            continue;
+        }
+        snprintf(memory->label, sizeof memory->label, "env%lld.%s",
+                 (long long)env_number(moment, i / events->n_slots),
+                 slot_name(events, (int)(i % events->n_slots)));
+        EsMetricEvent *rows = events->metrics + n_rows;
+        rows[0] = es_metric("kasmina.seed.stage", seed->stage[i]);
+        rows[1] = es_metric("kasmina.seed.alpha", (double)seed->alpha[i]);
+        rows[2] = es_metric("kasmina.seed.alpha_steps", seed->alpha_ticks_done[i]);
+        for (int k = 0; k < SLOT_METRICS; k++) {
+            rows[k].seed_id = memory->label;
+        }
+        n_rows += SLOT_METRICS;
+    }
+    es_emit_metric(moment->hub, moment->time, events->metrics, n_rows);
+}
 
 // Seed events of a step, by kind.
 typedef struct SeedEventCounts {
@@ -449,13 +541,16 @@ static void emit_plans(const EsGrowMoment *moment, const EsEpisodeRunner *runner
                                 .fused_bytes = ES_MISSING_INT};
     EsGrowthDeviceReport device = es_growth_device_report(growth);
     const EsDecisionReplays *decisions = &runner->replays;
+    EsGrowthPlansReport plans; // of the CPU
     if (es_growth_device(growth) == NULL) {
-        EsGrowthPlansReport plans = es_growth_plans(growth);
+        plans = es_growth_plans(growth);
         row.n_plans = plans.n_plans;
         row.n_builds = plans.n_builds;
         row.n_hits = plans.n_hits;
         row.n_evictions = plans.n_evictions;
         row.build_ms = plans.build_ms;
+        row.n_fallbacks = plans.n_plain;
+        row.fallback = plans.fallback[0] != '\0' ? plans.fallback : NULL;
     } else {
         const char *fallback =
             decisions->fallback[0] != '\0' ? decisions->fallback : device.fallback;

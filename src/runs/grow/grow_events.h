@@ -22,9 +22,16 @@ void es_grow_events_destroy(EsGrowEvents *events);
 // For a growth that is in the midst of its episodes: knows their seeds by name from here on.
 void es_grow_events_recall(EsGrowEvents *events, const EsGrowMoment *moment);
 
-// Emits the measurements up to the decision: timings, losses, contributions. decide_ms is of the
-// step before.
+// Emits the measurements up to the decision: timings, losses, contributions, seeds. decide_ms is
+// of the step before.
 void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment, double decide_ms);
+
+// Emits the measurements of every living seed, on the stride; es_grow_events_measured has them too.
+void es_grow_events_seeds(EsGrowEvents *events, const EsGrowMoment *moment);
+
+// Emits the state of every slot that has or had a seed as metrics, kasmina.seed.*, labelled by
+// environment and slot: "env3.r0c1". Fewer names than seeds would have, and none that only grow.
+void es_grow_events_slots(EsGrowEvents *events, const EsGrowMoment *moment);
 
 // Emits the effects of the decision, before growth advances: operations of the actions [E], stages,
 // gates, fossils, prunes. `action_stats` [E] is nullable.

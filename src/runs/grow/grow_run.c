@@ -197,9 +197,16 @@ void es_grow_run_destroy(EsGrowRun *grow) {
 
 // --- groups of a task ---
 
+// The settings of the group's task, for its hosts and their control.
+static EsGrowSettings of_group(const EsGrowRun *grow, const Group *group) {
+    int n_envs = group->n_envs + es_grow_settings_group_controls(grow->settings);
+    return es_grow_settings_of_task(grow->settings, &group->task, n_envs);
+}
+
 static EsStatus open_group(EsGrowRun *grow, Group *group) {
-    ES_TRY(
-        es_grow_episode_create_task(&group->settings, &group->task, 1, grow->device, &group->own));
+    ES_TRY(es_grow_episode_create_task(&group->settings, &group->task,
+                                       es_grow_settings_group_controls(grow->settings),
+                                       grow->device, &group->own));
     group->runner = &group->own;
     ES_TRY(grow->is_trained
                ? es_grow_episode_create_actor(&group->own, grow->policy, &group->policy)
@@ -222,11 +229,12 @@ static EsStatus measure_group(EsGrowRun *grow, EsTaskPools pools, int n_seeds, s
     Group group = {.n_envs = n_envs};
     size_t before = es_allocation_held(), episode_bytes = 0;
     ES_TRY(es_grow_episode_largest_task(grow->settings, pools, grow->device, &group.task));
-    group.settings = es_grow_settings_of_task(grow->settings, &group.task, n_envs + 1);
+    group.settings = of_group(grow, &group);
     EsStatus status = open_group(grow, &group);
     *bytes = es_allocation_held() - before;
     if (status == ES_STATUS_OK) {
-        status = es_growth_episode_bytes(group.own.growth, n_envs + 1, n_seeds, &episode_bytes);
+        status = es_growth_episode_bytes(group.own.growth, group.settings.n_envs, n_seeds,
+                                         &episode_bytes);
     }
     *bytes +=
         episode_bytes + (es_grow_evaluate_has_static(grow->settings) ? group.own.hosts_bytes : 0);
@@ -304,9 +312,6 @@ static EsStatus keep_network(EsGrowRun *grow, int64_t env, int rank, EsDevice *c
     const EsGrowthResult *result = &es_growth_results(grow->runner.growth)[env];
     char name[64], folder[ES_RUN_PATH_BYTES];
     EsGrownNetwork *network = NULL;
-    snprintf(name, sizeof name, ES_RUN_NETWORKS "/%d", rank);
-    es_run_folder_path(es_run_folder(grow->run), name, folder);
-    ES_TRY(es_folder_make(folder));
     ES_TRY(es_grown_network_take(grow->runner.growth, env, cpu, &network));
     EsGrownOrigin *origin = &network->origin;
     *origin = (EsGrownOrigin){.version = ES_VERSION,
@@ -318,7 +323,14 @@ static EsStatus keep_network(EsGrowRun *grow, int64_t env, int rank, EsDevice *c
     snprintf(origin->data, sizeof origin->data, "%s", grow->runner.dataset.name);
     snprintf(origin->data_sha256, sizeof origin->data_sha256, "%s", grow->runner.data_hash);
     snprintf(origin->policy, sizeof origin->policy, "%s", settings->policy);
-    EsStatus status = es_grown_network_save(network, folder);
+    EsStatus status = ES_STATUS_OK;
+    if (es_run_is_writer(grow->run)) {
+        snprintf(name, sizeof name, ES_RUN_NETWORKS "/%d", rank);
+        es_run_folder_path(es_run_folder(grow->run), name, folder);
+        ES_TRY_GOTO(es_folder_make(folder));
+        status = es_grown_network_save(network, folder);
+    }
+done:
     es_grown_network_destroy(network);
     return status;
 }
@@ -572,7 +584,7 @@ static EsStatus run_task(EsGrowRun *grow, int g, EsRoundReport *report) {
                                      grow->device, &group.task));
     grow->n_tasks++;
     grow->n_redrawn += group.task.n_redrawn;
-    group.settings = es_grow_settings_of_task(grow->settings, &group.task, n_envs + 1);
+    group.settings = of_group(grow, &group);
     grow->group = &group;
     grow->moment.envs = grow->envs + group.first_env;
     EsStatus status = ES_STATUS_OK;
@@ -599,6 +611,9 @@ static EsStatus run_tasks(EsGrowRun *grow, EsRoundReport *report) {
 // Emits what growing gained over the hosts that waited, mean over the round's episodes.
 static void emit_gain(const EsGrowRun *grow) {
     double gain = 0, share = 1.0 / grow->settings->n_envs;
+    if (!grow->settings->tasks.is_paired) {
+        return;
+    }
     for (int e = 0; e < grow->settings->n_envs; e++) {
         gain += share * (grow->endings[e].validation_accuracy - grow->endings[e].control_accuracy);
     }
@@ -655,7 +670,8 @@ static EsStatus finish(void *context, EsRun *run) {
     const char *text = grow->settings->policy;
     if (grow->is_trained) {
         es_run_folder_path(es_run_folder(run), POLICY_FILE, path);
-        ES_TRY(es_policy_save(grow->policy, path));
+        ES_TRY(es_run_is_writer(run) ? es_policy_save(grow->policy, path) : ES_STATUS_OK);
+        ES_TRY(es_ranks_barrier(grow->settings->run.ranks, "the policy's file"));
         text = path;
     }
     if (es_grow_settings_evaluated(grow->settings) == 0) {
@@ -781,7 +797,7 @@ static EsStatus try_task(EsGrowRun *grow, int g, double share, double *step_seco
     Group group = {.n_envs = n_envs};
     double step = 0, decision = 0;
     ES_TRY(draw_tried(grow, g, &group.task));
-    group.settings = es_grow_settings_of_task(grow->settings, &group.task, n_envs + 1);
+    group.settings = of_group(grow, &group);
     EsStatus status = open_group(grow, &group);
     if (status == ES_STATUS_OK) {
         status = try_step(&group.own, group.policy, &step, &decision);

@@ -114,6 +114,8 @@ static const EsConfigKey keys[] = {
                   "tasks of a round, drawn from the ranges below; 0 = the one of [grow]"),
     ES_CONFIG_FLOAT(EsGrowSettings, tasks.free_share, "tasks", "free", "0.1", 0, 1,
                     "share of tasks without a budget"),
+    ES_CONFIG_BOOL(EsGrowSettings, tasks.is_paired, "tasks", "paired", "on",
+                   "the hosts of a group share an episode with a control that only waits"),
     ES_CONFIG_BOOL(EsGrowSettings, tasks.is_relative, "tasks", "relative", "on",
                    "learn from an episode's reward less the mean of the others of its group"),
     ES_TASK_RANGES(TASK_KEY) // ends in a comma
@@ -128,6 +130,8 @@ static const EsConfigKey keys[] = {
                     "dropout of the output that predicts contributions"),
     ES_CONFIG_BOOL(EsGrowSettings, aux_stops, "policy", "aux_stops", "on",
                    "predicting contributions does not train the shared layers"),
+    ES_CONFIG_CHOICE(EsGrowSettings, hidden_inputs, "policy", "hide", "none", "none|budget|place",
+                     "for ablations: what version 2 does not see; run a policy as it was trained"),
     ES_PPO_SETTINGS(PPO_KEY) // ends in a comma
     ES_CONFIG_FLOAT(EsGrowSettings, floor_scale, "ppo", "floor_scale", "1", 0, 5,
                     "factor of the least probabilities of legal values, 0 = none"),
@@ -484,6 +488,10 @@ void es_task_smallest(const EsTaskSettings *settings, EsTask *task) {
 
 int es_grow_settings_group_envs(const EsGrowSettings *settings) {
     return settings->n_envs / settings->tasks.n_groups;
+}
+
+int es_grow_settings_group_controls(const EsGrowSettings *settings) {
+    return settings->tasks.is_paired ? 1 : 0;
 }
 
 EsGrowSettings es_grow_settings_of_task(const EsGrowSettings *settings, const EsTask *task,

@@ -22,7 +22,8 @@
 //     printf("%s\n", task.text);
 //
 // A round is made of groups: environments with one task and one episode, the first one's (the same
-// initial weights and batches), and a control beside them that only waits.
+// initial weights and batches), and a control beside them that only waits. Groups that are not
+// paired have an episode for each environment, and no control.
 
 // NAME, name (of the key), default, least, most, kind, help. A range is "3", "2..4" or a list
 // "8,12,16". Kinds: WHOLE numbers, evenly; REAL ones, evenly; LOG: evenly in their logarithm.
@@ -61,6 +62,7 @@ enum {
 typedef struct EsTaskSettings {
     int n_groups;     // of a round; 0: the run has one task, that of [grow]
     float free_share; // of tasks without a budget
+    int is_paired;    // the hosts of a group are in one episode, beside a control
     int is_relative;  // learning takes an episode's reward relative to the others of its group
 #define X(NAME, name, start, least, most, kind, help) char name[ES_TASK_RANGE_BYTES];
     ES_TASK_RANGES(X)
@@ -140,6 +142,7 @@ typedef struct EsGrowSettings {
     int n_features; // 0 = as hidden
     float dropout;
     int aux_stops;
+    int hidden_inputs; // EsHiddenInputs
     // [ppo]
     EsPpoSettings ppo; // heads and total_updates are filled by es_grow_settings_ppo
     float floor_scale;
@@ -154,8 +157,9 @@ typedef struct EsGrowSettings {
 // The declared keys over `settings`, which is filled with defaults.
 EsConfig es_grow_run_config(EsGrowSettings *settings);
 
-// Environments of a group of a run with tasks, without the control.
+// Environments of a group of a run with tasks, without the control; and its controls.
 int es_grow_settings_group_envs(const EsGrowSettings *settings);
+int es_grow_settings_group_controls(const EsGrowSettings *settings);
 
 // The settings of one task for n_envs environments.
 EsGrowSettings es_grow_settings_of_task(const EsGrowSettings *settings, const EsTask *task,

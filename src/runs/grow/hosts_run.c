@@ -172,6 +172,25 @@ static void summarise(const EsHostResult *results, int n, EsRoundReport *report)
     report->loss = es_mean(&results[0].loss, n, sizeof *results, &loss_std);
 }
 
+// Reports what runs the batches: fused kernels, a plan, and why not the faster one.
+static void emit_executor(const EsHostsRun *hosts, EsHub *hub, EsEventTime time) {
+    EsPlanReport plan = es_host_trainer_report(hosts->trainer);
+    int is_cuda = es_device_info(hosts->device)->kind == ES_DEVICE_CUDA;
+    EsPlansMeasuredEvent row = {.n_plans = 1,
+                                .n_builds = 1,
+                                .n_hits = ES_MISSING_INT,
+                                .n_evictions = ES_MISSING_INT,
+                                .build_ms = plan.build_ms,
+                                .n_captures = is_cuda ? plan.is_captured : ES_MISSING_INT,
+                                .n_replays = ES_MISSING_INT,
+                                .n_fallbacks = plan.fallback[0] != '\0',
+                                .capture_ms = is_cuda ? plan.capture_ms : es_missing_real(),
+                                .fallback = plan.fallback[0] != '\0' ? plan.fallback : NULL,
+                                .fused_bytes = plan.is_fused ? (int64_t)plan.activation_bytes
+                                                             : ES_MISSING_INT};
+    es_emit_plans_measured(hub, time, &row, 1);
+}
+
 static void emit_hosts(EsHostsRun *hosts, EsRun *run, int64_t round,
                        const EsStepTimedEvent *timed) {
     EsHub *hub = es_run_hub(run);
@@ -184,6 +203,7 @@ static void emit_hosts(EsHostsRun *hosts, EsRun *run, int64_t round,
     es_anomaly_check_hosts(es_run_detector(run), &health, es_run_anomalies(run));
     es_run_emit_anomalies(run, time);
     es_emit_step_timed(hub, time, timed, 1);
+    emit_executor(hosts, hub, (EsEventTime){.round = round, .step = -1});
     if (es_hub_wants(hub, ES_EVENT_ENV_STEPPED, time.step)) {
         for (int e = 0; e < n_envs; e++) {
             hosts->rows[e] =

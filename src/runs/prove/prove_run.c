@@ -196,9 +196,11 @@ EsStatus es_prove_run_need(EsProveRun *prove, EsRunNeed *need) {
 
 // --- validation ---
 
+// Threads ask this, each in its own time, and ranks could not agree: several of them finish the
+// ranking.
 static int must_drop(void *context) {
     EsProveRun *prove = context;
-    return es_run_must_drop(prove->run);
+    return es_ranks_count(prove->settings->run.ranks) == 1 && es_run_must_drop(prove->run);
 }
 
 static int was_asked_to_stop(void *context) {
@@ -429,7 +431,11 @@ static EsStatus finish_rankings(EsProveRun *prove, EsRun *run) {
     return settings->n_evaluated >= 0 ? compare(prove, run) : ES_STATUS_OK;
 }
 
+// By rank 0 alone: the others have nothing to add.
 static EsStatus finish(void *context, EsRun *run) {
+    if (!es_run_is_writer(run)) {
+        return ES_STATUS_OK;
+    }
     ES_TRY(finish_rankings(context, run));
     return compare_searches(context, run);
 }
@@ -502,6 +508,8 @@ EsRunWork es_prove_run_work(EsProveRun *prove) {
 }
 
 // --- looking at it ---
+
+const char *es_prove_run_data_hash(const EsProveRun *prove) { return prove->hash; }
 
 const EsKnowledgeGraph *es_prove_run_graph(const EsProveRun *prove) { return prove->graph; }
 

@@ -18,6 +18,7 @@ EsStatus es_prove_run_create(const EsProveSettings *settings, EsProveRun **prove
 void es_prove_run_destroy(EsProveRun *prove);
 EsRunWork es_prove_run_work(EsProveRun *prove);
 
+const char *es_prove_run_data_hash(const EsProveRun *prove); // SHA-256 of the graph, as text
 const EsKnowledgeGraph *es_prove_run_graph(const EsProveRun *prove);
 EsProofTraining *es_prove_run_training(EsProveRun *prove);
 

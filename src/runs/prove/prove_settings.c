@@ -236,6 +236,7 @@ EsProofTrainingSettings es_prove_settings_training(const EsProveSettings *settin
     EsProofTrainingSettings made = es_proof_training_defaults();
     EsPpoSettings defaults = made.ppo;
     made.seed = (uint64_t)settings->run.seed;
+    made.ranks = settings->run.ranks;
     made.n_steps = settings->n_steps;
     made.policy = settings->policy;
     made.policy.embedder = (EsProofEmbedder)settings->embedder;

@@ -230,7 +230,7 @@ TEST(the_policy_is_named_with_a_reason) {
 
 // --- rails ---
 
-static EsFitRails *make_rails(float deadline_ms, const EsControllerDrill *drill) {
+static EsFitRails *make_rails(float deadline_ms, const EsDeadlineDrill *drill) {
     const EsRailsSettings settings = {.is_on = 1,
                                       .controller_deadline_ms = deadline_ms,
                                       .breaker_failures = 100,
@@ -241,21 +241,30 @@ static EsFitRails *make_rails(float deadline_ms, const EsControllerDrill *drill)
     return rails;
 }
 
+static void set_seed_deadline(EsFitRails *rails, float deadline_ms, const EsDeadlineDrill *drill) {
+    rails->rails.settings.seed_deadline_ms = deadline_ms;
+    rails->seed_drill = drill;
+    if (rails->deadline == NULL && deadline_ms > 0) {
+        REQUIRE_OK(es_deadline_create(&rails->deadline));
+    }
+}
+
 static EsRailsReason run_epoch(EsFitGroup *group, EsFitRails *rails) {
     es_rails_begin_epoch(&rails->rails);
     REQUIRE_OK(es_fit_group_advance(group));
     REQUIRE_OK(es_fit_group_decide(group));
-    return es_rails_assess(&rails->rails, &(EsRailsEpoch){1, 1}, 0).reason;
+    return es_rails_assess(&rails->rails, &(EsRailsEpoch){.latency_ms = 1, .hook_ms = 1}, 0).reason;
 }
 
-// With a deadline that is met, and with none, on a thread or not: the same bits as without rails.
+// With deadlines that are met, and with none, on a thread or not: the same bits as without rails.
 TEST(rails_that_hold_change_nothing) {
     static const char *const policies[] = {"random", "heuristic", "eager"};
-    for (size_t p = 0; p < 2 * ES_COUNT_OF(policies); p++) {
+    for (size_t p = 0; p < 4 * ES_COUNT_OF(policies); p++) {
         Case test;
-        begin_case(&test, policies[p / 2], 2000, 3);
+        begin_case(&test, policies[p / 4], 2000, 3);
         EsFitGroup *plain = create_group(&test, 5, 10);
         EsFitRails *rails = make_rails(p % 2 == 0 ? 60e3f : 0, NULL);
+        set_seed_deadline(rails, p % 4 < 2 ? 60e3f : 0, NULL);
         test.options.rails = rails;
         EsFitGroup *railed = create_group(&test, 5, 10);
         EXPECT((railed->controller != NULL) == (p % 2 == 0));
@@ -271,10 +280,48 @@ TEST(rails_that_hold_change_nothing) {
                 EXPECT(hash_env(plain->growth, i) == hash_env(railed->growth, i));
             }
         }
+        if (p % 4 == 1) { // seeds alone
+            EsDeadlineCounts counts = es_deadline_counts(rails->deadline);
+            EXPECT(counts.completed > 2);
+            EXPECT_EQ(counts.submitted, counts.completed);
+            EXPECT(rails->rails.seeds_ms > 0);
+        }
         es_fit_group_destroy(plain);
         es_fit_group_destroy(railed);
         es_fit_rails_destroy(rails);
         end_case(&test);
+    }
+}
+
+// A level that a checkpoint has brought back is seen by others before the first epoch ends.
+TEST(a_level_that_was_loaded_is_raised_at_once) {
+    for (int level = ES_EMERGENCY_NOTICE; level <= ES_EMERGENCY_CONSERVATIVE; level++) {
+        EsFitRails *rails = make_rails(0, NULL);
+        EsSignal signal;
+        char text[1024] = "";
+        remove(temp_path("lines"));
+        snprintf(rails->rails.settings.emergency_file, sizeof rails->rails.settings.emergency_file,
+                 "%s", temp_path("lines"));
+        rails->rails.settings.emergency_timeout_ms = 60e3f;
+        rails->rails.settings.emergency_per_minute = 60;
+        rails->rails.level = (EsEmergencyLevel)level;
+        for (int i = 0; i < 2; i++) { // the second finds all there
+            REQUIRE_OK(es_fit_rails_open_signal(rails, temp_path("."), 5));
+        }
+        REQUIRE_OK(es_signal_read(temp_path("."), &signal));
+        EXPECT_EQ(signal.is_raised, level > ES_EMERGENCY_NOTICE);
+        EXPECT_EQ(signal.level, level);
+        EXPECT_TEXT(signal.reason, level > ES_EMERGENCY_NOTICE ? "resumed" : "");
+        FILE *file = fopen(temp_path("lines"), "re");
+        EXPECT((file != NULL) == (level > ES_EMERGENCY_NOTICE));
+        if (file != NULL) {
+            EXPECT(fgets(text, sizeof text, file) != NULL);
+            EXPECT_CONTAINS(text, "\"reason\":\"resumed\"");
+            EXPECT_CONTAINS(text, "\"epoch\":5");
+            EXPECT(fgets(text, sizeof text, file) == NULL);
+            fclose(file);
+        }
+        es_fit_rails_destroy(rails);
     }
 }
 
@@ -298,9 +345,16 @@ static EsStatus misbehave(void *context) {
     return drill->hangs ? ES_STATUS_OK : ES_FAIL(INPUT, "call %d is refused", call);
 }
 
+// A call that has missed its deadline may not even have begun on a busy machine.
+static void wait_for_calls(Drill *drill, int n) {
+    for (int i = 0; i < 60000 && atomic_load(&drill->n_calls) < n; i++) {
+        usleep(1000);
+    }
+}
+
 TEST(a_controller_that_fails_is_waited_out) {
     static Drill drill = {.first_bad = 3, .last_bad = 3};
-    const EsControllerDrill hook = {misbehave, &drill};
+    const EsDeadlineDrill hook = {misbehave, &drill};
     Case test;
     begin_case(&test, "eager", 2000, 3);
     EsFitRails *rails = make_rails(60e3f, &hook);
@@ -325,7 +379,7 @@ TEST(a_controller_that_fails_is_waited_out) {
 
 TEST(a_controller_that_hangs_is_given_up) {
     static Drill drill = {.first_bad = 2, .last_bad = 5, .hangs = 1};
-    const EsControllerDrill hook = {misbehave, &drill};
+    const EsDeadlineDrill hook = {misbehave, &drill};
     Case test;
     begin_case(&test, "random", 2000, 3);
     EsFitRails *rails = make_rails(2000, &hook);
@@ -335,6 +389,7 @@ TEST(a_controller_that_hangs_is_given_up) {
     rails->rails.settings.controller_deadline_ms = 20;
     for (int n = 1; n <= ES_DEADLINE_ABANDONED_MAX; n++) {
         EXPECT_EQ(run_epoch(group, rails), ES_RAILS_TAMIYO_TIMEOUT);
+        wait_for_calls(&drill, n + 1);
         EXPECT_EQ(rails->rails.counts.tamiyo_timeouts, n);
         EXPECT(group->policy != NULL);
         EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE); // conservative: not asked
@@ -353,5 +408,90 @@ TEST(a_controller_that_hangs_is_given_up) {
     es_fit_rails_destroy(rails);
     end_case(&test);
     atomic_store(&drill.is_open, 1); // the threads that were given up end by themselves
+    usleep(50000);
+}
+
+static void expect_all_wait(const EsFitGroup *group) {
+    for (int i = 0; i < group->n; i++) {
+        EXPECT_EQ(es_action_value(&group->actions[i], ES_HEAD_OP), ES_GROWTH_OP_WAIT);
+        EXPECT_EQ(es_growth_snapshot(group->growth)->state.env.n_germinated[i], 0);
+    }
+}
+
+// Epochs up to the next in which seeds are prepared.
+static EsRailsReason run_to_seeds(EsFitGroup *group, EsFitRails *rails, Drill *drill) {
+    int n_before = atomic_load(&drill->n_calls);
+    EsRailsReason reason = ES_RAILS_NONE;
+    for (int i = 0; i < STEPS / 2 && atomic_load(&drill->n_calls) == n_before; i++) {
+        EXPECT_EQ(reason, ES_RAILS_NONE);
+        reason = run_epoch(group, rails);
+        if (reason == ES_RAILS_KASMINA_TIMEOUT) {
+            wait_for_calls(drill, n_before + 1);
+        }
+    }
+    EXPECT_EQ(atomic_load(&drill->n_calls), n_before + 1);
+    return reason;
+}
+
+TEST(seeds_that_fail_are_not_planted) {
+    static Drill drill = {.first_bad = 1, .last_bad = 1};
+    const EsDeadlineDrill hook = {misbehave, &drill};
+    Case test;
+    begin_case(&test, "eager", 2000, 3);
+    EsFitRails *rails = make_rails(0, NULL);
+    set_seed_deadline(rails, 60e3f, &hook);
+    test.options.rails = rails;
+    EsFitGroup *group = create_group(&test, 3, 0);
+    EXPECT_EQ(run_to_seeds(group, rails, &drill), ES_RAILS_KASMINA_ERROR);
+    EXPECT_TEXT(rails->rails.n_events > 0 ? rails->rails.events[0].name : "",
+                "tolaria.kasmina_error");
+    EXPECT_CONTAINS(rails->rails.events[0].attributes, "call 1 is refused");
+    EXPECT_CONTAINS(rails->rails.events[0].attributes, "\"operations\": 3");
+    EXPECT_EQ(rails->rails.counts.kasmina_timeouts, 0);
+    expect_all_wait(group);
+    EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE); // conservative: nothing is decided
+    EXPECT_EQ(atomic_load(&drill.n_calls), 1);
+    EXPECT_EQ(run_to_seeds(group, rails, &drill), ES_RAILS_NONE);
+    EXPECT_EQ(es_growth_snapshot(group->growth)->state.env.n_germinated[0], 1);
+    es_fit_group_destroy(group);
+    es_fit_rails_destroy(rails);
+    end_case(&test);
+}
+
+// Two threads of the controller and two of seeds that hang are four.
+TEST(seeds_that_are_late_are_not_planted) {
+    static Drill seeds = {.first_bad = 1, .last_bad = 2, .hangs = 1};
+    static Drill policy = {.first_bad = 1000, .last_bad = 1000, .hangs = 1};
+    const EsDeadlineDrill seed_hook = {misbehave, &seeds}, policy_hook = {misbehave, &policy};
+    Case test;
+    begin_case(&test, "eager", 2000, 3);
+    EsFitRails *rails = make_rails(60e3f, &policy_hook);
+    set_seed_deadline(rails, 50, &seed_hook);
+    test.options.rails = rails;
+    EsFitGroup *group = create_group(&test, 3, 0);
+    for (int n = 1; n <= 2; n++) {
+        EXPECT_EQ(run_to_seeds(group, rails, &seeds), ES_RAILS_KASMINA_TIMEOUT);
+        EXPECT_TEXT(rails->rails.n_events > 0 ? rails->rails.events[0].name : "",
+                    "tolaria.kasmina_timeout");
+        EXPECT_EQ(rails->rails.counts.kasmina_timeouts, n);
+        expect_all_wait(group);
+        EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE); // conservative
+    }
+    rails->rails.settings.controller_deadline_ms = 50;
+    policy.first_bad = 1;
+    for (int n = 1; n <= 2; n++) {
+        EXPECT_EQ(run_epoch(group, rails), ES_RAILS_TAMIYO_TIMEOUT);
+        EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE);
+    }
+    EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE);
+    EXPECT(rails->rails.is_spent);
+    EXPECT_EQ(es_deadline_counts(rails->deadline).abandoned, ES_DEADLINE_ABANDONED_MAX);
+    EXPECT_EQ(atomic_load(&seeds.n_calls), 2);
+    expect_all_wait(group);
+    es_fit_group_destroy(group);
+    es_fit_rails_destroy(rails);
+    end_case(&test);
+    atomic_store(&seeds.is_open, 1); // the threads that were given up end by themselves
+    atomic_store(&policy.is_open, 1);
     usleep(50000);
 }

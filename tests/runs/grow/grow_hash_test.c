@@ -141,6 +141,22 @@ TEST(cuda) {
     check(&settings);
 }
 
+// A run whose every launch and replay is waited for and checked has the same bits: no result
+// depends on what runs beside what.
+TEST(cuda_checked) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    EsGrowSettings settings = small_settings("cuda");
+    runner("plain", 0, &settings);
+    Hashes plain = read_hashes("plain");
+    setenv("ES_CUDA_SYNC", "1", 1);
+    runner("checked", 0, &settings);
+    unsetenv("ES_CUDA_SYNC");
+    Hashes checked = read_hashes("checked");
+    compare("ES_CUDA_SYNC=1", &plain, &checked);
+}
+
 TEST(cuda_random_resumed) {
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
