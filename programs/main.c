@@ -24,8 +24,11 @@ static const EsCommand commands[] = {
     {"profile", "profile the steps of growth", cmd_profile},
     {"prove", "prove queries over a knowledge graph", cmd_prove},
     {"query", "query the records of a run, in SQL", cmd_query},
+    {"report", "write a run as one HTML file", cmd_report},
     {"runs", "list runs, remove old ones", cmd_runs},
+    {"serve", "show runs as a page in the browser", cmd_serve},
     {"signal", "watch the emergency level of a fit", cmd_signal},
+    {"watch", "watch a run in the terminal", cmd_watch},
 };
 
 static void print_help(FILE *stream) {

@@ -80,8 +80,8 @@ static int count_other_processes(int index) {
 // --- suites and names ---
 
 static const EsBenchSuite *const suites[] = {
-    &es_bench_kernels, &es_bench_host, &es_bench_growth,    &es_bench_policy,
-    &es_bench_prove,   &es_bench_sync, &es_bench_telemetry, &es_bench_transfer,
+    &es_bench_kernels, &es_bench_host, &es_bench_growth,    &es_bench_policy,   &es_bench_prove,
+    &es_bench_ranks,   &es_bench_sync, &es_bench_telemetry, &es_bench_transfer,
 };
 
 typedef struct BenchOptions {
@@ -141,7 +141,7 @@ static EsStatus check_suite_name(const char *name) {
 }
 
 static int is_wanted_suite(const EsBenchSuite *suite, const EsArguments *arguments) {
-    int is_wanted = arguments->n_positional == 0;
+    int is_wanted = arguments->n_positional == 0 && !suite->is_apart;
     for (int i = 0; i < arguments->n_positional; i++) {
         is_wanted |= strcmp(arguments->positional[i], suite->name) == 0;
     }
@@ -383,7 +383,8 @@ static EsStatus run_command(int argc, char **argv, const EsOptionTable *table,
 // Settings of cases, for the suites that their help names.
 #define SUITE_OPTIONS(host)                                                                        \
     ES_OPTION_TEXT("task", &(host)->task, NULL, "NAME",                                            \
-                   "host, growth, sync: one task (esper hosts --help) instead of the list"),       \
+                   "host, growth, sync: one task (esper hosts --help), or the path of a host "     \
+                   "file, instead of the list"),                                                   \
         ES_OPTION_INT("envs", &(host)->n_envs, "0", 0, 65536, "N",                                 \
                       "environments side by side, 0 = 4 (policy 64, prove 128)"),                  \
         ES_OPTION_INT("hosts", &(host)->n_envs, "0", 0, 65536, "N", "the same as --envs"),         \
@@ -445,6 +446,9 @@ EsExit cmd_bench(int argc, char **argv) {
     };
     EsArguments arguments;
     EsExit code;
+    if (es_bench_ranks_asked() != NULL) {
+        return es_command_finish("bench", es_bench_ranks_serve(es_bench_ranks_asked()));
+    }
     if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
         return code;
     }

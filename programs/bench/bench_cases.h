@@ -4,6 +4,18 @@
 #define ES_PROGRAMS_BENCH_CASES_H
 
 #include "bench/bench_suite.h"
+#include "data/dataset.h"
+#include "growth/host/host.h"
+
+// Host of a case: the preset `task`, or the file of that path; with the case's batch and, for a
+// preset, its blocks. Released with es_host_unload.
+EsStatus es_bench_open_host(const EsBenchHost *wanted, EsHostSpec *host);
+
+// Samples for it: a preset's own generated set, with n_train images (0: as many as it has); a
+// file's data set; images of noise where a file names none. At least n_validation to validate on,
+// unless files have fewer. A file's host takes on the sizes of its data set.
+EsStatus es_bench_open_data(EsHostSpec *host, int64_t n_train, int64_t n_validation,
+                            EsDataset *dataset);
 
 EsStatus es_bench_host_begin(const EsBenchHost *wanted, const EsBench *bench, void **fixture);
 EsStatus es_bench_host_step(void *fixture, int variant); // one batch of all hosts

@@ -11,6 +11,7 @@
 #include "control/policy/policy_training.h"
 #include "esper/log.h"
 #include "growth/engine/growth.h"
+#include "growth/host/host_file.h"
 #include "growth/rules/growth_names.h"
 #include "runs/grow/grow_episode.h"
 #include "runs/grow/grow_events.h"
@@ -201,6 +202,7 @@ typedef struct GrowthFixture {
     int64_t n_envs;
     int blueprints[MAX_SEEDS]; // of the slots
     int n_seeds;
+    EsHostSpec host;      // owned: names of a host file
     EsDataset dataset;    // owned
     EsGrowth *growth;     // owned
     EsAction *actions;    // owned [E]
@@ -209,12 +211,17 @@ typedef struct GrowthFixture {
 
 // --- the request ---
 
-// Row 0 of the host's slots, as far as seeds may stand: "r0c0,r0c1,r0c2".
-static void write_slots(const EsHostSpec *host, char text[64]) {
+// The first of the host's slots, one per block, as far as seeds may stand: "r0c0,r0c1,r0c2".
+// Returns their number.
+static int write_slots(const EsHostSpec *host, char text[128]) {
+    EsSlot all[2 * ES_SLOTS_MAX];
+    int n = ES_MIN(es_slots_of(host, all), ES_MIN(host->n_blocks, MAX_SEEDS));
     size_t used = 0;
-    for (int c = 0; c < ES_MIN(host->n_blocks, MAX_SEEDS); c++) {
-        used += (size_t)snprintf(text + used, 64 - used, "%sr0c%d", c > 0 ? "," : "", c);
+    text[0] = '\0';
+    for (int s = 0; s < n; s++) {
+        used += (size_t)snprintf(text + used, 128 - used, "%s%s", s > 0 ? "," : "", all[s].name);
     }
+    return n;
 }
 
 static EsStatus parse_seeds(const char *text, int n_slots, int blueprints[MAX_SEEDS],
@@ -295,6 +302,7 @@ void es_bench_growth_end(void *context) {
         destroy_policy_runner(fixture->runner);
         es_growth_destroy(fixture->growth);
         es_dataset_destroy(&fixture->dataset);
+        es_host_unload(&fixture->host);
         es_release(fixture->actions);
         es_release(fixture);
     }
@@ -353,23 +361,22 @@ static void hold_still(EsGrowthSettings *settings) {
 
 static EsStatus create_growth(GrowthFixture *fixture, const EsBenchHost *wanted,
                               const EsBench *bench) {
-    EsHostSpec host;
+    EsHostSpec *host = &fixture->host;
     EsSlot slots[ES_SLOTS_MAX];
-    char slots_text[64];
+    char slots_text[128];
     int n_slots = 0;
-    ES_TRY(es_host_preset(wanted->task, &host));
-    write_slots(&host, slots_text);
-    ES_TRY(es_slots_parse(&host, slots_text, slots, &n_slots));
+    ES_TRY(es_bench_open_host(wanted, host));
+    int64_t n_validation = wanted->n_validation > 0 ? wanted->n_validation : IMAGES;
+    ES_TRY(es_bench_open_data(host, train_images(host), n_validation, &fixture->dataset));
+    n_validation = ES_MIN(n_validation, fixture->dataset.validation.count);
+    write_slots(host, slots_text);
+    ES_TRY(es_slots_parse(host, slots_text, slots, &n_slots));
     ES_TRY(parse_seeds(wanted->seeds, n_slots, fixture->blueprints, &fixture->n_seeds));
-    int n_validation = wanted->n_validation > 0 ? wanted->n_validation : IMAGES;
-    EsDatasetOptions dataset_options = {
-        .seed = 7, .n_train = train_images(&host), .n_validation = n_validation, .n_test = 10};
-    ES_TRY(es_dataset_open(&fixture->dataset, host.dataset, &dataset_options, NULL));
-    EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, wanted->n_envs);
+    EsGrowthOptions options = es_growth_defaults(host, slots, n_slots, wanted->n_envs);
     ES_TRY(parse_precision(wanted->amp_dtype, es_device_info(bench->device), &options.precision));
     ES_TRY(es_bench_parse_tf32(wanted, &options.is_tf32));
-    options.batch = batch_of(wanted, &host);
-    options.step_batches = batches_of(wanted, &host);
+    options.batch = batch_of(wanted, host);
+    options.step_batches = batches_of(wanted, host);
     options.n_validation_images = n_validation;
     int64_t round_steps = options.settings.episode_steps;
     hold_still(&options.settings);
@@ -465,14 +472,16 @@ EsStatus es_bench_growth_choose(const EsBenchHost *wanted, const char *policy, E
     chosen->seeds = wanted->seeds != NULL ? wanted->seeds : "holding";
     chosen->policy = policy;
     ES_TRY(parse_precision(wanted->amp_dtype, NULL, &precision));
-    ES_TRY(es_host_preset(chosen->task, &host));
-    ES_TRY(parse_seeds(chosen->seeds, ES_MIN(host.n_blocks, MAX_SEEDS), blueprints, &n_seeds));
+    ES_TRY(es_bench_open_host(chosen, &host));
+    char slots[128];
+    EsStatus status = parse_seeds(chosen->seeds, write_slots(&host, slots), blueprints, &n_seeds);
     snprintf(parameters, parameters_bytes,
              "E=%d N=%lld batches=%lld V=%d seeds=%s P=%s%s policy=%s", chosen->n_envs,
              (long long)batch_of(chosen, &host), (long long)batches_of(chosen, &host),
              wanted->n_validation > 0 ? wanted->n_validation : IMAGES, chosen->seeds,
              wanted->amp_dtype, is_tf32 ? "" : " tf32=off", policy);
-    return ES_STATUS_OK;
+    es_host_unload(&host);
+    return status;
 }
 
 static EsStatus choose_growth(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom) {

@@ -5,26 +5,94 @@
 
 #include "base/memory.h"
 #include "bench/bench_cases.h"
+#include "cli/frame.h"
+#include "esper/data.h"
 #include "growth/engine/host_trainer.h"
+#include "growth/host/host_file.h"
+
+#define NOISE_IMAGES 20000 // of a host whose file names no data set, to train on
 
 typedef struct HostCase {
     EsBenchHost wanted;
     char parameters[96];
+    char name[64];
 } HostCase;
 
 typedef struct HostFixture {
+    EsHostSpec host;        // owned: names of a host file
     EsDataset dataset;      // owned
     EsHostTrainer *trainer; // owned
 } HostFixture;
 
-static EsStatus host_of(const EsBenchHost *wanted, EsHostSpec *host) {
-    ES_TRY(es_host_preset(wanted->task, host));
+EsStatus es_bench_open_host(const EsBenchHost *wanted, EsHostSpec *host) {
+    ES_TRY(es_host_find(wanted->task, host));
+    EsStatus status = ES_STATUS_OK;
+    if (wanted->n_blocks > 0 && host->text != NULL) {
+        ES_TRY_GOTO(ES_FAIL(ARGUMENT, "--blocks is of presets; %.200s says its blocks itself",
+                            wanted->task));
+    }
     if (wanted->n_blocks > 0) {
         host->n_blocks = host->n_pools = wanted->n_blocks;
     }
     if (wanted->batch > 0) {
         host->batch = wanted->batch;
     }
+    ES_TRY_GOTO(es_host_check(host));
+done:
+    if (status != ES_STATUS_OK) {
+        es_host_unload(host);
+    }
+    return status;
+}
+
+// Images of noise in the host's sizes; classes in turn.
+static EsStatus draw_noise(const EsHostSpec *host, int64_t n_train, int64_t n_validation,
+                           EsDataset *dataset) {
+    int64_t n_wanted = (n_train > 0 ? n_train : NOISE_IMAGES) + n_validation;
+    // shares are rounded for each class
+    int64_t n = n_wanted + n_wanted / 8 + 8 * (int64_t)host->n_classes;
+    size_t image_bytes =
+        (size_t)host->image_channels * (size_t)host->image_size * (size_t)host->image_size;
+    uint8_t *pixels = NULL;
+    int32_t *labels = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_allocate((size_t)n * image_bytes, (void **)&pixels));
+    ES_TRY_GOTO(es_allocate((size_t)n * sizeof *labels, (void **)&labels));
+    for (size_t i = 0; i < (size_t)n * image_bytes; i++) {
+        pixels[i] = (uint8_t)((i * 2654435761u) >> 13);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        labels[i] = (int32_t)(i % host->n_classes);
+    }
+    EsDataArrays arrays = {.name = "noise",
+                           .pixels = pixels,
+                           .labels = labels,
+                           .n = n,
+                           .n_channels = host->image_channels,
+                           .height = host->image_size,
+                           .width = host->image_size,
+                           .n_classes = host->n_classes};
+    double share = (double)(n_validation + 2 * host->n_classes) / (double)n;
+    EsDatasetOptions options = {.seed = 7, .validation_share = share, .test_share = 0.01};
+    ES_TRY_GOTO(es_dataset_copy(dataset, &arrays, &options));
+done:
+    es_release(pixels);
+    es_release(labels);
+    return status;
+}
+
+EsStatus es_bench_open_data(EsHostSpec *host, int64_t n_train, int64_t n_validation,
+                            EsDataset *dataset) {
+    EsDatasetOptions options = {
+        .seed = 7, .n_train = n_train, .n_validation = n_validation, .n_test = 10};
+    if (host->text == NULL) {
+        return es_dataset_open(dataset, host->dataset, &options, NULL);
+    }
+    if (host->dataset[0] == '\0' && host->kind != ES_HOST_DENSE) {
+        return draw_noise(host, n_train, n_validation, dataset);
+    }
+    options = (EsDatasetOptions){.seed = 7};
+    ES_TRY(es_host_open_dataset(host, NULL, &options, 0, dataset));
     return es_host_check(host);
 }
 
@@ -41,26 +109,36 @@ void es_bench_host_end(void *context) {
     if (fixture != NULL) {
         es_host_trainer_destroy(fixture->trainer);
         es_dataset_destroy(&fixture->dataset);
+        es_host_unload(&fixture->host);
         es_release(fixture);
     }
 }
 
+// Says why hosts do not run in the fastest way, where they do not.
+static void note_executor(const HostFixture *fixture) {
+    char executor[ES_EXECUTOR_BYTES];
+    EsPlanReport report = es_host_trainer_report(fixture->trainer);
+    if (report.fallback[0] != '\0') {
+        es_message("note: host \"%s\" runs as a %s\n", fixture->host.name,
+                   es_plan_report_executor(&report, executor));
+    }
+}
+
 EsStatus es_bench_host_begin(const EsBenchHost *wanted, const EsBench *bench, void **fixture_out) {
-    EsHostSpec host;
     HostFixture *fixture = NULL;
     EsStatus status = ES_STATUS_OK;
     *fixture_out = NULL;
-    ES_TRY(host_of(wanted, &host));
     ES_TRY(es_allocate(sizeof *fixture, (void **)&fixture));
+    ES_TRY_GOTO(es_bench_open_host(wanted, &fixture->host));
     // the content of the images does not matter here, their number does: more than the caches hold
-    EsDatasetOptions dataset_options = {.seed = 7, .n_validation = 10, .n_test = 10};
-    ES_TRY_GOTO(es_dataset_open(&fixture->dataset, host.dataset, &dataset_options, NULL));
-    EsHostTrainerOptions options = es_host_trainer_defaults(&host, wanted->n_envs);
+    ES_TRY_GOTO(es_bench_open_data(&fixture->host, 0, 10, &fixture->dataset));
+    EsHostTrainerOptions options = es_host_trainer_defaults(&fixture->host, wanted->n_envs);
     options.stream = bench->stream;
     options.precision = strcmp(wanted->precision, "bf16") == 0 ? ES_DTYPE_BF16 : ES_DTYPE_F32;
     ES_TRY_GOTO(es_bench_parse_tf32(wanted, &options.is_tf32));
     ES_TRY_GOTO(
         es_host_trainer_create(&options, &fixture->dataset, bench->device, &fixture->trainer));
+    note_executor(fixture);
     *fixture_out = fixture;
 done:
     if (status != ES_STATUS_OK) {
@@ -81,8 +159,7 @@ EsStatus es_bench_host_step(void *context, int variant) {
 
 static double count_images(const EsBenchCase *bench_case) {
     const EsBenchHost *wanted = bench_case->settings;
-    EsHostSpec host;
-    return host_of(wanted, &host) == ES_STATUS_OK ? (double)wanted->n_envs * host.batch : 0;
+    return (double)wanted->n_envs * wanted->batch;
 }
 
 #define HOST_CASE(n, label, ...)                                                                   \
@@ -120,12 +197,15 @@ static EsStatus choose_host(const EsBenchHost *wanted, EsBenchCase *custom, int 
     chosen.wanted.task = wanted->task != NULL ? wanted->task : "cifar_baseline";
     chosen.wanted.n_envs = wanted->n_envs > 0 ? wanted->n_envs : 4;
     EsHostSpec host;
-    ES_TRY(host_of(&chosen.wanted, &host));
+    ES_TRY(es_bench_open_host(&chosen.wanted, &host));
+    chosen.wanted.batch = host.batch;
+    snprintf(chosen.name, sizeof chosen.name, "%s", host.name);
     snprintf(chosen.parameters, sizeof chosen.parameters, "E=%d N=%d blocks=%d P=%s%s",
              chosen.wanted.n_envs, host.batch, host.n_blocks, wanted->precision,
              is_tf32 ? "" : " tf32=off");
+    es_host_unload(&host);
     *custom = cases[0];
-    custom->name = host.name;
+    custom->name = chosen.name;
     custom->parameters = chosen.parameters;
     custom->settings = &chosen.wanted;
     return ES_STATUS_OK;

@@ -349,6 +349,8 @@ done:
 // a record that has no peer yet is compared with this one
 #define PEER "fewest environments"
 
+#define BYTES "B " // how units begin of counts that may grow with the environments
+
 EsStatus es_bench_count_case(const EsBench *bench, const EsBenchSuite *suite,
                              const EsBenchCase *bench_case, EsBenchRecords *records) {
     EsStatus status = ES_STATUS_OK;
@@ -362,6 +364,7 @@ EsStatus es_bench_count_case(const EsBench *bench, const EsBenchSuite *suite,
         ES_TRY_GOTO(bench_case->run(fixture, 0));
     }
     EsDeviceCounters after = bench_case->counters(fixture);
+    const int64_t *from = before.copied_bytes, *to = after.copied_bytes;
     const struct {
         const char *metric, *unit;
         int64_t count;
@@ -369,7 +372,10 @@ EsStatus es_bench_count_case(const EsBench *bench, const EsBenchSuite *suite,
         {"synchronisations", "syncs", after.n_synchronizations - before.n_synchronizations},
         {"copies", "copies", after.n_copies - before.n_copies},
         {"launches", "launches", after.n_launches - before.n_launches},
-        {"allocations", "allocs", after.n_allocations - before.n_allocations}};
+        {"allocations", "allocs", after.n_allocations - before.n_allocations},
+        {"bytes to device", BYTES "to", to[ES_COPY_TO_DEVICE] - from[ES_COPY_TO_DEVICE]},
+        {"bytes from device", BYTES "from", to[ES_COPY_TO_HOST] - from[ES_COPY_TO_HOST]},
+        {"bytes on device", BYTES "on", to[ES_COPY_ON_DEVICE] - from[ES_COPY_ON_DEVICE]}};
     for (size_t i = 0; i < ES_COUNT_OF(counts); i++) {
         double per_run = (double)counts[i].count / COUNTED_RUNS;
         EsBenchRecord record = {.suite = suite->name,
@@ -419,7 +425,8 @@ EsStatus es_bench_count_compare(EsBenchRecords *records, const char *suite) {
     for (int i = 0; i < records->n_records; i++) {
         EsBenchRecord *record = &records->record[i];
         const EsBenchRecord *fewest = find_fewest(records, record);
-        if (strcmp(record->suite, suite) != 0 || fewest == record) {
+        if (strcmp(record->suite, suite) != 0 || fewest == record ||
+            strncmp(record->unit, BYTES, strlen(BYTES)) == 0) {
             continue;
         }
         double value = record->summary.median, reference = fewest->summary.median;

@@ -149,6 +149,7 @@ typedef struct EsBenchSuite {
     EsStatus (*choose)(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom);
     const char *sweeps; // names of --sweep that `choose` honours, by blanks; NULL: none
     int is_counted;     // cases are counted, not timed
+    int is_apart;       // runs only when it is named
 } EsBenchSuite;
 
 extern const EsBenchSuite es_bench_growth;
@@ -156,9 +157,15 @@ extern const EsBenchSuite es_bench_host;
 extern const EsBenchSuite es_bench_kernels;
 extern const EsBenchSuite es_bench_policy;
 extern const EsBenchSuite es_bench_prove;
+extern const EsBenchSuite es_bench_ranks;
 extern const EsBenchSuite es_bench_sync;
 extern const EsBenchSuite es_bench_telemetry;
 extern const EsBenchSuite es_bench_transfer;
+
+// The workload of a process that the suite `ranks` has started; NULL: it has not. Then serve runs
+// its rounds until nobody asks for any.
+const char *es_bench_ranks_asked(void);
+EsStatus es_bench_ranks_serve(const char *work);
 
 // --- running cases ---
 

@@ -109,7 +109,8 @@ static EsStatus choose_sync(const EsBenchHost *wanted, EsBenchCase *custom, int 
 
 const EsBenchSuite es_bench_sync = {
     .name = "sync",
-    .summary = "synchronisations, copies, launches per step; fails if they grow with --envs",
+    .summary = "synchronisations, copies, launches per step (fails if they grow with --envs), and "
+               "bytes copied by direction",
     .cases = cases,
     .n_cases = ES_COUNT_OF(cases),
     .choose = choose_sync,

@@ -49,8 +49,11 @@ EsExit cmd_predict(int argc, char **argv);
 EsExit cmd_profile(int argc, char **argv);
 EsExit cmd_prove(int argc, char **argv);
 EsExit cmd_query(int argc, char **argv);
+EsExit cmd_report(int argc, char **argv);
 EsExit cmd_runs(int argc, char **argv);
+EsExit cmd_serve(int argc, char **argv);
 EsExit cmd_signal(int argc, char **argv);
+EsExit cmd_watch(int argc, char **argv);
 
 // --- messages on stderr ---
 

@@ -309,7 +309,7 @@ EsStatus es_run_command_start(const EsRunCommand *command, const EsRunSettings *
     es_output_begin_run();
     snprintf(session->folder, sizeof session->folder, "%s", es_run_folder_root(es_run_folder(run)));
     session->n_rounds_before = es_run_rounds_done(run);
-    if (!command->is_quiet) {
+    if (!command->is_quiet && es_ranks_number(settings->ranks) == 0) {
         print_start(command, settings, about, session);
     }
     return ES_STATUS_OK;

@@ -43,6 +43,8 @@ typedef struct EsRunProgram {
     EsStatus (*print_results)(void *work, const EsRunInput *input, const char *folder);
     void (*print_unsaved)(void *work, const EsRunInput *input); // NULL: nothing; after IO
     void (*print_stopped)(void *work, const char *folder); // NULL: nothing; after Ctrl-C, to stderr
+    // SHA-256 of its data, which all ranks must have alike; NULL: it runs in one process.
+    const char *(*input_hash)(void *work);
 } EsRunProgram;
 
 // A command between its two halves.
@@ -56,13 +58,16 @@ typedef struct EsProgramRun {
     EsStatus status;
 } EsProgramRun;
 
-// Opens the run, builds its work, and starts it or prints the plan.
+// Opens the run, builds its work, and starts it or prints the plan. A program with an input_hash
+// joins the ranks that mpirun has started, once in a process; those that differ in build, machine,
+// settings or data are refused.
 EsProgramRun es_run_program_begin(const EsRunProgram *program, const EsRunInput *input);
 
 // Closes the run; its work stays for its results.
 void es_run_program_close(EsProgramRun *run);
 
-// Closes the run, prints the results and destroys the work. Returns the command's exit code.
+// Closes the run, prints the results and destroys the work. Returns the command's exit code. Where
+// one of several ranks has failed alone it ends them all, after its message, and does not return.
 EsExit es_run_program_end(EsProgramRun *run);
 
 #endif

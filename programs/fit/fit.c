@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/macros.h"
+#include "base/words.h"
 #include "cli/run_program.h"
 #include "runs/fit/fit_run.h"
 
@@ -134,6 +135,12 @@ static void print_summary(const EsFitReport *report, const char *folder) {
     es_print("%lld parameters; candidate %lld, epoch %lld; written to %s/" ES_RUN_NETWORKS "/1\n",
              (long long)network->n_parameters, (long long)report->best_candidate,
              (long long)report->best_epoch, folder);
+    if (report->halt_reason != NULL) {
+        char word[512];
+        es_print("the rails ended the fit at epoch %lld (%s); go on with: esper fit --resume %s\n",
+                 (long long)report->halt_epoch, report->halt_reason,
+                 es_shell_word(folder, word, sizeof word));
+    }
     es_print("predict with it: esper predict %s INPUT...\n", folder);
 }
 
@@ -148,6 +155,11 @@ static EsStatus print_json(const EsFitReport *report, const EsFitSettings *setti
                   "seed", settings->run.seed, "epochs", settings->run.n_rounds, "policy",
                   report->policy, "validation_accuracy", es_json_number(report->best_accuracy),
                   "test_accuracy", es_json_number(score != NULL ? score->accuracy : NAN));
+    if (report->halt_reason != NULL) {
+        json_object_set_new(root, "halted",
+                            json_pack("{s:I, s:s}", "epoch", (json_int_t)report->halt_epoch,
+                                      "reason", report->halt_reason));
+    }
     if (score != NULL && root != NULL) {
         json_object_set_new(
             root, "test_interval",
@@ -178,6 +190,8 @@ static EsStatus create_fit(const void *settings, void **fit) {
 }
 
 static void destroy_fit(void *fit) { es_fit_run_destroy(fit); }
+
+static EsStatus find_fit_need(void *fit, EsRunNeed *need) { return es_fit_run_need(fit, need); }
 
 static EsStatus choose(void *fit, void *settings) { return es_fit_run_choose(fit, settings); }
 
@@ -247,6 +261,7 @@ static const EsRunProgram program = {.name = "fit",
                                      .smaller = "a smaller --batch",
                                      .create = create_fit,
                                      .destroy = destroy_fit,
+                                     .find_need = find_fit_need,
                                      .choose = choose,
                                      .rounds = rounds_of_fit,
                                      .describe = describe,
@@ -264,6 +279,46 @@ static void note_ignored(const EsFitReport *report, const EsFitSettings *setting
     if (report->dataset->kind == ES_DATASET_ROWS && is_changed) {
         es_message("note: pad, flip and erase have no effect on rows of numbers\n");
     }
+}
+
+// Epochs that fail for a reason that repeats are undone until the last.
+static void warn_endless(const EsRailsSettings *rails) {
+    if (rails->is_on && rails->rollback && rails->halt_failures == 0) {
+        es_message("warning: rails.rollback is on and rails.halt_failures is 0: a fault that "
+                   "repeats is undone again and again, until the last epoch; "
+                   "--rails.halt_failures=5 ends such a fit\n");
+    }
+}
+
+// On stderr: results are the same in every run, times are not.
+static void print_times(const EsRunTimes *times) {
+    char writes[96] = "";
+    if (times->n_writes > 0) {
+        snprintf(writes, sizeof writes, "; beside them %lld durable writes: p50 %.3g, p95 %.3g ms",
+                 (long long)times->n_writes, times->write_p50_ms, times->write_p95_ms);
+    }
+    es_message("epochs: first %.3g ms, then p50 %.3g, p95 %.3g, p99 %.3g ms%s\n", times->first_ms,
+               times->p50_ms, times->p95_ms, times->p99_ms, writes);
+}
+
+// A fit that the rails ended is no success, though its network is written.
+static EsExit end_fit(EsProgramRun *run) {
+    EsFitReport report = {0};
+    EsRunTimes times = {0};
+    if (run->is_started) {
+        report = es_fit_run_report(run->work);
+        times = report.times != NULL ? *report.times : times;
+    }
+    EsExit code = es_run_program_end(run);
+    if (times.n_rounds > 0 && !run->input->command->is_quiet) {
+        print_times(&times);
+    }
+    if (code != ES_EXIT_DONE || report.halt_reason == NULL) {
+        return code;
+    }
+    es_message("esper fit: the rails ended the fit at epoch %lld: %s\n",
+               (long long)report.halt_epoch, report.halt_reason);
+    return ES_EXIT_FAILED;
 }
 
 EsExit cmd_fit(int argc, char **argv) {
@@ -319,11 +374,12 @@ EsExit cmd_fit(int argc, char **argv) {
         return es_command_finish("fit", status);
     }
     const EsRunInput input = {&command, &config, &settings.run, &settings.n_candidates, as_json};
+    warn_endless(&settings.rails);
     EsProgramRun run = es_run_program_begin(&program, &input);
     if (run.is_started) {
         EsFitReport report = es_fit_run_report(run.work);
         note_ignored(&report, &settings);
         run.status = es_run_rounds(run.session.run, &run.rounds);
     }
-    return es_run_program_end(&run);
+    return end_fit(&run);
 }

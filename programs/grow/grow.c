@@ -134,10 +134,10 @@ static EsStatus print_plan(void *grow, const EsConfig *config, const EsRunMemory
     printf("# memory      %.1f MiB parameters, gradients, momentum and snapshots of hosts\n",
            4.0 * 4.0 * (double)(model->layout.n_parameters * settings->n_envs) / 1048576);
     es_run_memory_print(memory);
-    char text[160];
+    char text[ES_GROW_EXECUTION_BYTES];
     const EsDeviceInfo *device = es_device_info(runner->device);
     es_print("# device      %s, %s: %s\n", device->name, device->architecture,
-             es_grow_describe_precision(settings, device, text));
+             es_grow_describe_execution(settings, runner, text));
     if (es_grow_settings_train(settings)) {
         int64_t n_parameters = es_grow_run_policy_parameters(grow);
         printf("# policy      %lld parameters, %.1f MiB with gradients and moments, %.0f ms per "
@@ -205,12 +205,12 @@ static void describe(void *grow, const void *settings, char text[ES_RUN_ABOUT_BY
         "%d classes",
         data->name, (long long)data->train.count, (long long)data->validation.count,
         (long long)data->test.count, data->height, data->width, data->n_channels, data->n_classes);
-    if (device->kind == ES_DEVICE_CUDA) {
-        char numbers[160];
-        snprintf(text + used, ES_RUN_ABOUT_BYTES - (size_t)used, "\n%.100s: %s", device->name,
-                 es_grow_describe_precision(settings, device, numbers));
-    }
+    char execution[ES_GROW_EXECUTION_BYTES];
+    snprintf(text + used, ES_RUN_ABOUT_BYTES - (size_t)used, "\n%.100s: %s", device->name,
+             es_grow_describe_execution(settings, es_grow_run_runner(grow), execution));
 }
+
+static const char *find_input_hash(void *grow) { return es_grow_run_runner(grow)->data_hash; }
 
 const EsRunProgram es_grow_program = {.name = "grow",
                                       .smaller = "a smaller --batch or --validation-images",
@@ -221,7 +221,8 @@ const EsRunProgram es_grow_program = {.name = "grow",
                                       .describe = describe,
                                       .print_plan = print_plan,
                                       .print_results = print_results,
-                                      .print_unsaved = print_unsaved};
+                                      .print_unsaved = print_unsaved,
+                                      .input_hash = find_input_hash};
 
 static const char summary[] =
     "Grow many hosts at once: each trains, and the policy may put seeds (small modules) into its\n"
@@ -230,7 +231,8 @@ static const char summary[] =
     "folder keeps\neverything: `esper query RUN \"SELECT * FROM seeds\"`.\n\n--device cuda runs "
     "all of it on a GPU: hosts of up to 6 blocks with kernels of 1 or 3 and at most\n256 channels, "
     "pooled sizes even. --amp-dtype auto takes the best type of the GPU, and the run names "
-    "it.\n\nA "
+    "it.\n\n`mpirun -n R esper grow ...` shares the hosts among R processes, with the bits of "
+    "one\n(docs/scaling.md).\n\nA "
     "schedule (--policy script:FILE) is a text file, one operation per line:\n  # step "
     " environments  operation  "
     "arguments\n  1       *             germinate  "

@@ -48,6 +48,10 @@ static EsStatus configure(const EsRunCommand *command, const EsOptionTable *tabl
     EsGrowSettings before;
     EsRunCommand first = *command;
     char path[ES_RUN_PATH_BYTES];
+    if (es_ranks_launched() > 1) {
+        return ES_FAIL(UNSUPPORTED, "--repeat runs in one process, and %d were started together",
+                       es_ranks_launched());
+    }
     if (command->resume != NULL) {
         int seed = find_first_seed(command->resume);
         if (seed < 0) {

@@ -30,8 +30,12 @@ void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed);
 void es_grow_print_seeds(EsGrowEvaluation *const *evaluations, int n, int first_seed);
 json_t *es_grow_seeds_json(EsGrowEvaluation *const *evaluations, int n, int first_seed);
 
-// Describes the number type that a run's hosts compute with on this device, and the reason.
-const char *es_grow_describe_precision(const EsGrowSettings *settings, const EsDeviceInfo *device,
-                                       char text[160]);
+#define ES_GROW_EXECUTION_BYTES 512
+
+// Describes how the runner's hosts compute: the number type and the reason for it, and what runs
+// them, with the reason where it is not the fastest.
+const char *es_grow_describe_execution(const EsGrowSettings *settings,
+                                       const EsEpisodeRunner *runner,
+                                       char text[ES_GROW_EXECUTION_BYTES]);
 
 #endif

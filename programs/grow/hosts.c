@@ -85,9 +85,10 @@ static void warn_diverged(const EsHostsReport *report) {
 
 static EsStatus print_plan(void *hosts, const EsConfig *config, const EsRunMemory *memory) {
     double seconds = 0;
-    EsHostsReport report = es_hosts_run_report(hosts);
+    char executor[ES_EXECUTOR_BYTES];
     const EsHostsSettings *settings = config->settings;
     ES_TRY(es_hosts_run_predict(hosts, &seconds));
+    EsHostsReport report = es_hosts_run_report(hosts); // with what predicting has captured
     ES_TRY(es_run_command_print_config(config));
     es_print("\n# device      %s, %s, %d units\n", report.device->name, report.device->architecture,
              report.device->n_processors);
@@ -101,11 +102,10 @@ static EsStatus print_plan(void *hosts, const EsConfig *config, const EsRunMemor
            report.plan.is_fused && settings->precision == 0 && settings->is_tf32
                ? ", convolutions in TF32"
                : "");
-    es_print("# plan        %d operations, %s%s%s\n", report.plan.n_nodes,
-             report.plan.uses_lanes    ? "vector engine"
-             : report.plan.is_captured ? "captured as one launch"
-                                       : "operation by operation",
-             report.plan.fallback[0] != '\0' ? "; " : "", report.plan.fallback);
+    es_print("# executor    %s\n", es_plan_report_executor(&report.plan, executor));
+    if (report.device->kind == ES_DEVICE_CUDA) {
+        printf("# launches    %s\n", report.plan.is_captured ? "captured as one" : "one by one");
+    }
     printf("# time        %.2f s per round, %.0f s for %d round%s (from a few timed batches)\n",
            seconds, seconds * settings->run.n_rounds, settings->run.n_rounds,
            settings->run.n_rounds == 1 ? "" : "s");
@@ -123,8 +123,13 @@ static void destroy_hosts(void *hosts) { es_hosts_run_destroy(hosts); }
 static EsRunWork rounds_of_hosts(void *hosts) { return es_hosts_run_work(hosts); }
 
 static void describe(void *hosts, const void *settings, char text[ES_RUN_ABOUT_BYTES]) {
+    EsHostsReport report = es_hosts_run_report(hosts);
+    char executor[ES_EXECUTOR_BYTES];
     (void)settings;
-    es_dataset_describe(es_hosts_run_report(hosts).dataset, text, ES_RUN_ABOUT_BYTES);
+    es_dataset_describe(report.dataset, text, ES_RUN_ABOUT_BYTES);
+    size_t used = strlen(text);
+    snprintf(text + used, ES_RUN_ABOUT_BYTES - used, "\n%.100s: %s", report.device->name,
+             es_plan_report_executor(&report.plan, executor));
 }
 
 static EsStatus print_results(void *hosts, const EsRunInput *input, const char *folder) {

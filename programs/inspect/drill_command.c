@@ -44,15 +44,34 @@ static EsStatus run_drills(const char *name, int *n_failed) {
                                "there is no drill \"%.100s\"; esper drill --help lists them", name);
 }
 
+static EsStatus run_stress(int n_epochs, int seed, int *n_failed) {
+    EsDrillReport report;
+    int64_t start_ns = es_clock_ns();
+    ES_TRY(es_drill_stress(n_epochs, (uint64_t)seed, &report));
+    print_report(&report, es_clock_seconds_since(start_ns));
+    *n_failed += !report.has_passed;
+    return ES_STATUS_OK;
+}
+
 EsExit cmd_drill(int argc, char **argv) {
+    int n_epochs, seed;
+    const EsOption table_options[] = {
+        ES_OPTION_INT("epochs", &n_epochs, "1000", 1, ES_DRILL_EPOCHS_MAX, "N",
+                      "of stress: epochs of the fit"),
+        ES_OPTION_INT("seed", &seed, "1", 0, 2147483647, "N",
+                      "of stress: which faults strike, and when"),
+    };
     const EsOptionTable table = {
         .command = "drill",
-        .usage = "NAME | all",
+        .usage = "NAME | all | stress [--epochs N] [--seed N]",
         .summary =
             "Run a small fit with rails, put a fault into it, and check what it does: events,\n"
-            "counters, and the bits of its networks. Writes nothing to disk. Ends with 1 when a\n"
-            "promise was broken.",
+            "counters, and the bits of its networks. Drills of the disk use a temporary folder.\n"
+            "stress draws faults from a seed and counts them by name. Ends with 1 when a promise\n"
+            "was broken.",
         .example = "esper drill all",
+        .options = table_options,
+        .n_options = ES_COUNT_OF(table_options),
         .print_more = print_names,
         .max_positional = 1,
     };
@@ -64,6 +83,8 @@ EsExit cmd_drill(int argc, char **argv) {
     }
     EsStatus status = arguments.n_positional < 1
                           ? ES_FAIL(ARGUMENT, "name a drill, or all: esper drill --help lists them")
+                      : strcmp(arguments.positional[0], "stress") == 0
+                          ? run_stress(n_epochs, seed, &n_failed)
                           : run_drills(arguments.positional[0], &n_failed);
     code = es_command_finish("drill", status);
     return code == ES_EXIT_DONE && n_failed > 0 ? ES_EXIT_FAILED : code;

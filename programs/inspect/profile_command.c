@@ -68,21 +68,26 @@ static const EsProfileRow *next_longest(const EsProfileReport *report, Section s
 
 static void print_rows(const Result *result, const EsProfileReport *report, Section section) {
     double sum = sum_of(report, section);
-    printf("%-28s %-7s %9s %11s %6s %9s %9s %9s\n", section == PHASES ? "phase" : "operation",
+    char shape[ES_PROFILE_SHAPE_BYTES];
+    printf("%-28s %-7s %9s %11s %6s %9s %9s %9s%s\n", section == PHASES ? "phase" : "operation",
            section == PHASES ? "" : "kind", "per step", "ms per step", "share", "min ms", "mean ms",
-           "max ms");
+           "max ms", section == PHASES ? "" : "  shape of the longest");
     const EsProfileRow *row = next_longest(report, section, NULL);
     for (; row != NULL; row = next_longest(report, section, row)) {
-        printf("%-28s %-7s %9.1f %11.3f %5.1f%% %9.4f %9.4f %9.4f\n", row->name,
+        es_profile_shape_text(&row->shape, shape);
+        printf("%-28s %-7s %9.1f %11.3f %5.1f%% %9.4f %9.4f %9.4f%s%s\n", row->name,
                section == PHASES ? "" : es_profile_kind_name(row->kind),
                (double)row->count / result->n_active, row->total_ms / result->n_active,
                sum > 0 ? 100 * row->total_ms / sum : 0, row->min_ms,
-               row->total_ms / (double)row->count, row->max_ms);
+               row->total_ms / (double)row->count, row->max_ms, shape[0] != '\0' ? "  " : "",
+               shape);
     }
     if (sum == 0) {
         printf("(none)\n");
     }
 }
+
+static const char *const directions[ES_COPY_DIRECTIONS] = {"to device", "from device", "on device"};
 
 static void print_counts(const Result *result) {
     const EsDeviceCounters *counters = &result->report.counters;
@@ -97,6 +102,11 @@ static void print_counts(const Result *result) {
     for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
         printf("%s %s %.1f", i > 0 ? "," : "", rows[i].name,
                (double)rows[i].count / result->n_active);
+    }
+    printf("\nbytes copied per step:");
+    for (size_t i = 0; i < ES_COUNT_OF(directions); i++) {
+        printf("%s %s %.0f", i > 0 ? "," : "", directions[i],
+               (double)counters->copied_bytes[i] / result->n_active);
     }
     printf("\n");
 }
@@ -140,14 +150,16 @@ static void print_tables(const Result *result) {
 static json_t *rows_json(const EsProfileReport *report, Section section) {
     json_t *array = json_array();
     double sum = sum_of(report, section);
+    char shape[ES_PROFILE_SHAPE_BYTES];
     const EsProfileRow *row = next_longest(report, section, NULL);
     for (; row != NULL; row = next_longest(report, section, row)) {
         json_array_append_new(
-            array, json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "name", row->name, "kind",
-                             es_profile_kind_name(row->kind), "count", (json_int_t)row->count,
-                             "total_ms", row->total_ms, "min_ms", row->min_ms, "mean_ms",
-                             row->total_ms / (double)row->count, "max_ms", row->max_ms, "share",
-                             sum > 0 ? row->total_ms / sum : 0.0));
+            array, json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:s}", "name", row->name,
+                             "kind", es_profile_kind_name(row->kind), "count",
+                             (json_int_t)row->count, "total_ms", row->total_ms, "min_ms",
+                             row->min_ms, "mean_ms", row->total_ms / (double)row->count, "max_ms",
+                             row->max_ms, "share", sum > 0 ? row->total_ms / sum : 0.0, "shape",
+                             es_profile_shape_text(&row->shape, shape)));
     }
     return array;
 }
@@ -155,10 +167,14 @@ static json_t *rows_json(const EsProfileReport *report, Section section) {
 static json_t *counts_json(const Result *result) {
     const EsDeviceCounters *counters = &result->report.counters;
     double n = result->n_active;
-    return json_pack("{s:f, s:f, s:f, s:f}", "launches", (double)counters->n_launches / n, "copies",
-                     (double)counters->n_copies / n, "synchronisations",
-                     (double)counters->n_synchronizations / n, "allocations",
-                     (double)counters->n_allocations / n);
+    const int64_t *bytes = counters->copied_bytes;
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "launches",
+                     (double)counters->n_launches / n, "copies", (double)counters->n_copies / n,
+                     "synchronisations", (double)counters->n_synchronizations / n, "allocations",
+                     (double)counters->n_allocations / n, "bytes_to_device",
+                     (double)bytes[ES_COPY_TO_DEVICE] / n, "bytes_from_device",
+                     (double)bytes[ES_COPY_TO_HOST] / n, "bytes_on_device",
+                     (double)bytes[ES_COPY_ON_DEVICE] / n);
 }
 
 static EsStatus print_json(const Result *result) {
@@ -207,11 +223,13 @@ static void add_name(Trace *trace, const char *what, int process, int thread, co
 
 static void add_span(Trace *trace, const EsProfileSpan *span, int process, double start_ms) {
     int track = trace->is_cuda ? 1 + (span->kind != ES_PROFILE_RANGE) : span->thread;
-    add_event(trace, json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:{s:f}}", "ph", "X", "name",
-                               span->name, "cat", es_profile_kind_name(span->kind), "pid", process,
-                               "tid", track, "ts", (span->begin_ms - start_ms) * 1e3, "dur",
-                               (span->end_ms - span->begin_ms) * 1e3, "args", "queued_us",
-                               (span->queued_ms - start_ms) * 1e3));
+    char shape[ES_PROFILE_SHAPE_BYTES];
+    add_event(trace, json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:{s:f, s:s}}", "ph", "X",
+                               "name", span->name, "cat", es_profile_kind_name(span->kind), "pid",
+                               process, "tid", track, "ts", (span->begin_ms - start_ms) * 1e3,
+                               "dur", (span->end_ms - span->begin_ms) * 1e3, "args", "queued_us",
+                               (span->queued_ms - start_ms) * 1e3, "shape",
+                               es_profile_shape_text(&span->shape, shape)));
 }
 
 static void add_report(Trace *trace, const EsProfileReport *report, int process, const char *name) {
@@ -415,8 +433,9 @@ done:
 
 static const char summary[] =
     "Time the steps of `esper grow`, without a run folder: phases of a step, every operation by "
-    "name,\nidle time, and launches, copies, synchronisations and allocations per step. Some steps "
-    "run\nuntimed, some are timed and discarded (warm-up), some timed and kept. To see grown "
+    "name,\nwith the shape of its longest call, idle time, and launches, copies and their bytes, "
+    "synchronisations and\nallocations per step. Some steps run untimed, some are timed and "
+    "discarded (warm-up), some timed and kept. To see grown "
     "hosts, "
     "let them\ngrow first: --policy heuristic --wait 40. On a GPU the steps run as captured "
     "graphs, "

@@ -274,9 +274,9 @@ EsExit cmd_query(int argc, char **argv) {
         .summary = "Query the records of a run in SQL (SQLite's). RUN is a run folder or its "
                    "run.db.\n"
                    "Nothing is ever changed, and the run may be going on. The views are runs,\n"
-                   "rounds, episodes, seeds, decisions, rewards, contributions, anomalies, proofs, "
-                   "rankings,\nthroughput, metrics, epochs, trainer_events, action_distribution, "
-                   "reward_calibration\nand raw_events.",
+                   "rounds, episodes, seeds, decisions, rewards, contributions, seed_metrics, "
+                   "anomalies,\nproofs, rankings, throughput, metrics, epochs, trainer_events, "
+                   "action_distribution,\nreward_calibration and raw_events.",
         .example =
             "esper query runs/demo \"SELECT round, accuracy, reward FROM rounds\"\n"
             "         esper query runs/demo \"SELECT blueprint, outcome, count(*), "

@@ -408,10 +408,11 @@ EsExit cmd_runs(int argc, char **argv) {
         .summary =
             "List the runs in a folder (default runs/): rounds saved of those asked for,\n"
             "checkpoints, size, age since the last change, and the outcome: running, done,\n"
-            "interrupted, failed, or killed when it ended without a record. With --prune,\n"
-            "remove whole runs, or with --keep their old checkpoints. Runs that are going\n"
-            "on are refused. Only files that a run wrote are removed, and only from folders\n"
-            "with its marker (esper-run.json); everything else is named and stays.",
+            "interrupted, failed, halted by its rails, or killed when it ended without a\n"
+            "record. With --prune, remove whole runs, or with --keep their old checkpoints.\n"
+            "Runs that are going on are refused. Only files that a run wrote are removed, and\n"
+            "only from folders with its marker (esper-run.json); everything else is named and\n"
+            "stays.",
         .example = "esper runs\n"
                    "         esper runs --prune --older-than 30 runs/*\n"
                    "         esper runs --prune --keep 2 --yes runs/hosts-20260102-030405-0a1b",

@@ -16,11 +16,12 @@ static const char *level_name(int level) {
     return names[level >= 1 && level <= 4 ? level : 0];
 }
 
-static double age_of(const EsSignal *signal) {
+// Seconds since a moment of the monotonic clock.
+static double age_of(uint64_t moment_ms) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     double now_ms = (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-    return signal->is_raised ? (now_ms - (double)signal->raised_ms) * 1e-3 : 0;
+    return (now_ms - (double)moment_ms) * 1e-3;
 }
 
 // A reason may have been written by anybody: what is not plain is shown as ?.
@@ -34,29 +35,58 @@ static void print_signal(const EsSignal *signal, int as_json) {
     }
     if (as_json) {
         printf("{\"raised\": %s, \"level\": %d, \"level_name\": \"%s\", \"reason\": \"%s\", "
-               "\"seconds\": %.3f}\n",
+               "\"seconds\": %.3f, \"deadline_missed\": %s, \"deadline_seconds\": %.3f}\n",
                signal->is_raised ? "true" : "false", signal->level, level_name(signal->level),
-               reason, age_of(signal));
+               reason, signal->is_raised ? age_of(signal->raised_ms) : 0,
+               signal->has_missed_deadline ? "true" : "false",
+               signal->has_missed_deadline ? age_of(signal->deadline_ms) : 0);
     } else if (signal->is_raised) {
         printf("level %d (%s): %s, %.1f s ago\n", signal->level, level_name(signal->level), reason,
-               age_of(signal));
+               age_of(signal->raised_ms));
     } else {
         printf("level 1 (notice): nothing has failed since the last good epoch\n");
+    }
+    if (!as_json && signal->has_missed_deadline) {
+        printf("a rollback missed its deadline, %.1f s ago\n", age_of(signal->deadline_ms));
     }
     fflush(stdout);
 }
 
+// Prints a signal that has changed. Returns 0 when it cannot be read any more.
+static int show_change(const EsSignalView *view, EsSignal *before, int as_json) {
+    EsSignal now;
+    if (es_signal_look(view, &now) != ES_STATUS_OK) {
+        return 0;
+    }
+    if (memcmp(before, &now, sizeof now) != 0) {
+        print_signal(&now, as_json);
+        *before = now;
+    }
+    return 1;
+}
+
+// The view is held until the next is open: its last look says how the fit ended.
 static EsStatus watch(const char *folder, int as_json) {
-    EsSignal before, now;
-    ES_TRY(es_signal_read(folder, &before));
-    print_signal(&before, as_json);
-    while (es_signal_read(folder, &now) == ES_STATUS_OK) {
-        if (memcmp(&before, &now, sizeof now) != 0) {
-            print_signal(&now, as_json);
-            before = now;
+    EsSignal before;
+    EsSignalView *view = NULL, *next = NULL;
+    ES_TRY(es_signal_open(folder, &view));
+    EsStatus status = es_signal_look(view, &before);
+    if (status == ES_STATUS_OK) {
+        print_signal(&before, as_json);
+    }
+    while (status == ES_STATUS_OK && es_signal_open(folder, &next) == ES_STATUS_OK) {
+        es_signal_close(view);
+        view = next;
+        if (!show_change(view, &before, as_json)) {
+            break;
         }
         usleep(POLL_US);
     }
+    if (status == ES_STATUS_OK) {
+        show_change(view, &before, as_json);
+    }
+    es_signal_close(view);
+    ES_TRY(status);
     if (!as_json) {
         printf("the fit has ended\n");
     }
@@ -75,7 +105,8 @@ EsExit cmd_signal(int argc, char **argv) {
         .summary =
             "Print the emergency level of a fit with rails (esper fit --rails.on=on) that is\n"
             "going on: 1 notice, 2 elevated: an epoch failed, 3 conservative: the breaker is\n"
-            "open, 4 halt. It is read from shared memory and costs the fit nothing.",
+            "open, 4 halt; and whether a rollback missed its deadline. Both are read from\n"
+            "shared memory and cost the fit nothing.",
         .example = "esper signal runs/demo --watch",
         .options = table_options,
         .n_options = ES_COUNT_OF(table_options),

@@ -165,6 +165,8 @@ static void describe(void *prove, const void *settings, char text[ES_RUN_ABOUT_B
              graph->n_rules);
 }
 
+static const char *find_input_hash(void *prove) { return es_prove_run_data_hash(prove); }
+
 static const EsRunProgram program = {.name = "prove train",
                                      .smaller = "a smaller --steps or graph",
                                      .create = create_prove,
@@ -173,7 +175,8 @@ static const EsRunProgram program = {.name = "prove train",
                                      .rounds = rounds_of_prove,
                                      .describe = describe,
                                      .print_plan = print_plan,
-                                     .print_results = print_results};
+                                     .print_results = print_results,
+                                     .input_hash = find_input_hash};
 
 static int is_given(const EsArguments *arguments, const char *name) {
     for (int i = 0; i < arguments->n_overrides; i++) {
@@ -225,10 +228,13 @@ EsExit cmd_prove_train(int argc, char **argv) {
     const EsOptionTable table = {
         .command = "prove train",
         .usage = "[options]",
-        .summary = "Trains a policy that chooses the next step of a proof, with PPO over many "
-                   "proofs side by side.\nA round is some steps of all of them and one update. "
-                   "The weights that rank validation queries\nbest are kept; at the end they are "
-                   "compared with the untrained policy and with symbolic proofs.",
+        .summary =
+            "Trains a policy that chooses the next step of a proof, with PPO over many "
+            "proofs side by side.\nA round is some steps of all of them and one update. "
+            "The weights that rank validation queries\nbest are kept; at the end they are "
+            "compared with the untrained policy and with symbolic proofs.\n`mpirun "
+            "-n R esper prove train ...` shares the network's work among R processes, with the\n"
+            "bits of one (docs/scaling.md).",
         .example = "esper prove train --config configs/prove_generated.ini --out runs/proofs",
         .options = options,
         .n_options = ES_COUNT_OF(options),

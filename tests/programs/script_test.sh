@@ -35,6 +35,14 @@ ask() { # RUN SQL: the first cell of the answer
     "$esper" query "$1" "$2" --csv | tr -d '\r' | sed -n 2p
 }
 
+ask_percent() { # RUN SQL: that cell with two digits, rounded as the program does: SQLite's printf goes by decimals
+    ask "$1" "$2" | awk '{ printf "%.2f %%", $1 }'
+}
+
+panel_text() { # REPORT PANEL: the panel's text, without tags, one line
+    sed -n "/id=\"panel-$2\"/,/<\/section>/p" "$1" | sed 's/<[^>]*>/ /g' | tr -s ' \n' ' '
+}
+
 # write_npy PATH SHAPE EXPRESSION: an array of bytes; the expression gives element i, counted through
 write_npy() {
     python3 - "$@" << 'PYTHON'

@@ -69,6 +69,23 @@ expect_text "what a benchmark leaves in its temporary folder" "$(ls "$temporary"
 TMPDIR=$temporary/none run 1 bench growth "${one[@]}"
 expect_part "no temporary folder" "$err" "cannot make a temporary folder $temporary/none/esper-bench-"
 
+# --- a host of one's own: images of noise in its sizes, or its data set ---
+printf '[host]\nname = own\nimage_size = 28\nimage_channels = 3\nclasses = 7\nbatch = 8\n[block0]\nchannels = 5\nkernel = 5
+pool = max\nbefore_pool = off\nafter_pool = on\n[block1]\nchannels = 9\n' > "$folder/own.ini"
+run 0 bench host --task "$folder/own.ini" --hosts 2 --samples 5
+expect_part "a host file" "$out" $'\nown  '
+expect_part "its batch" "$out" " E=2 N=8 blocks=2 P=f32 "
+expect_part "its rate" "$out" " images/s"
+run 0 bench growth --task "$folder/own.ini" --envs 2 --step-batches 1 --validation-images 20 --samples 5
+expect_part "growth of a host file" "$out" "E=2 N=8 batches=1 V=20 seeds=holding P=off policy=learned"
+sed 's/^name = own/&\ndata = tiny/' "$folder/own.ini" > "$folder/tiny.ini"
+run 0 bench host --task "$folder/tiny.ini" --hosts 1 --samples 5
+expect_part "a host file with data" "$out" " E=1 N=8 blocks=2 P=f32 "
+run 2 bench host --task "$folder/own.ini" --blocks 3
+expect_part "blocks of a file" "$err" "--blocks is of presets; $folder/own.ini says its blocks itself"
+run 2 bench growth --task "$folder/none.ini"
+expect_part "no such file" "$err" "host: cannot open $folder/none.ini"
+
 # --- proofs ---
 run 0 bench prove --envs 3 --list
 expect_text "proofs" "$out" "prove/engine E=3 data=generated
@@ -110,8 +127,11 @@ for time, rate in zip([r for r in growth if r["metric"] == "time"], rates):
 assert all(r["value"] == 0 for r in growth if r["metric"] == "allocations")
 assert {(r["case"], r["parameters"]["E"]) for r in sync} == {(c, e) for c in ("engine", "growth", "hosts") for e in (1, 2)}
 assert {r["parameters"].get("policy") for r in sync if r["case"] == "growth"} == {"learned"}
-assert {r["metric"] for r in sync} == {"synchronisations", "copies", "launches", "allocations"}
-assert all(r["ratio"] == 1 and r["peer"] for r in sync if r["parameters"]["E"] == 2), sync
+counts, moved = [[r for r in sync if r["unit"].startswith("B ") == is_moved] for is_moved in (False, True)]
+assert {r["metric"] for r in counts} == {"synchronisations", "copies", "launches", "allocations"}
+assert {r["metric"] for r in moved} == {"bytes to device", "bytes from device", "bytes on device"}
+assert all(r["ratio"] == 1 and r["peer"] for r in counts if r["parameters"]["E"] == 2), sync
+assert not any(r["peer"] for r in moved), moved
 assert {r["case"] for r in transfer} == {"to_device", "to_host", "on_device"}
 assert {r["parameters"].get("memory") for r in transfer} == {"pinned", "pageable", None}
 assert all(r["value"] > 0 for r in transfer)

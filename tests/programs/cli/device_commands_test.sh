@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Commands on a GPU: what a growth run tells about its captures, slots as a set, what a comparison leaves out, drawn tasks, what a played
+# Commands on a GPU: what a growth run tells about its captures, slots as a set, the executor that runs hosts, what a comparison leaves out, drawn tasks, what a played
 # step asks of the device, and what a profile calls its launches.
 #
 # usage: device_commands_test.sh PATH_TO_ESPER
@@ -17,6 +17,7 @@ fi
 
 # --- captures are telemetry ---
 run 0 grow "${small[@]}" --envs 2 --rounds 2 --episode-steps 3 --policy random --eval 0 --out "$folder/run"
+expect_part "the executor" "$err" ", fused kernels"
 expect_text "rounds told" "$(ask "$folder/run" "SELECT count(*) FROM event_plans_measured")" 2
 expect_text "parts of a step that are replayed" "$(ask "$folder/run" "SELECT n_captures FROM rounds WHERE round = 2")" 6
 expect_text "fall-backs" "$(ask "$folder/run" "SELECT n_fallbacks || ' ' || (fallback IS NULL) AS told
@@ -41,21 +42,40 @@ for device in cuda cpu; do
         --rounds 1 --eval 0 --quiet --out "$folder/played_$device"
 done
 
-# --- a comparison: what a GPU cannot run is left out, and deeper hosts have as many blocks as it runs ---
+# --- a host that the fused kernels cannot run: the slower executor is named, with the reason, and recorded ---
+printf '[host]\nname = wide\n[block0]\nchannels = 4\nkernel = 5\npool = max\n[block1]\nchannels = 4\n' > "$folder/wide.ini"
+write_npy "$folder/some.npy" 60,8,8 'i % 251'
+write_npy "$folder/some_labels.npy" 60 'i % 2'
+hosts=(--data "$folder/some.npy" --labels "$folder/some_labels.npy" --device cuda --envs 2 --batch 8 --rounds 1)
+why='single operations: not fused, which is slower: block 0 of host "wide" (kernel 5, 4 channels, 8 x 8)'
+run 0 hosts --task "$folder/wide.ini" "${hosts[@]}" --out "$folder/wide"
+expect_part "the executor" "$err" "$why"
+expect_part "the executor, recorded" "$(ask "$folder/wide" "SELECT fallback FROM event_plans_measured")" "not fused, which is slower: block 0"
+run 0 hosts --task "$folder/wide.ini" "${hosts[@]}" --dry-run
+expect_part "the executor, planned" "$out" "$why"
+sed 's/kernel = 5/kernel = 3/' "$folder/wide.ini" > "$folder/fast.ini"
+run 0 hosts --task "$folder/fast.ini" "${hosts[@]}" --unfused --dry-run
+expect_part "the executor asked for" "$out" "single operations: as was asked for"
+run 0 hosts --task "$folder/fast.ini" "${hosts[@]}" --dry-run
+expect_part "the fast executor" "$out" $'\n# executor    fused kernels\n'
+
+# --- a comparison: what a GPU cannot run is left out, final topologies begin with their seeds, and deeper hosts have as many
+# blocks as it runs ---
 # the seed is as large as many blocks of four channels
 printf '[host]\nname = narrow\n[block0]\nchannels = 4\npool = max\n[block1]\nchannels = 16\n' > "$folder/host.ini"
 printf '1 * germinate r0c1 conv_heavy tempo=fast\n' > "$folder/large.txt"
 write_npy "$folder/images.npy" 60,8,8 'i % 251'
 write_npy "$folder/labels.npy" 60 'i % 2'
 run 0 grow --task "$folder/host.ini" --data "$folder/images.npy" --labels "$folder/labels.npy" --slots r0c1 --device cuda --batch 4 \
-    --step-batches 1 --envs 1 --rounds 0 --episode-steps 3 --policy "script:$folder/large.txt" --eval 1 \
-    --evaluate.against=wait,deeper,scratch --out "$folder/compared"
-expect_part "seeds that are planted" "$err" '"scratch" is left out of the comparison: it plants seeds, which --device cpu does alone'
+    --step-batches 1 --envs 1 --rounds 0 --episode-steps 4 --pace instant --policy "script:$folder/large.txt" --eval 1 \
+    --evaluate.against=wait,eager,deeper,scratch --out "$folder/compared"
+expect_part "a policy for the CPU" "$err" '"eager" is left out of the comparison: it decides by size, which --device cpu does alone'
 python3 - "$folder/compared/evaluation.json" << 'PYTHON' || fail "a comparison on a GPU"
 import json, sys
 arms = {arm["policy"]: arm["episodes"]["parameter_ratio"][0] for arm in json.load(open(sys.argv[1]))["arms"]}
-assert list(arms)[1:] == ["wait", "deeper"], arms
+assert list(arms)[1:] == ["wait", "deeper", "scratch"], arms
 grown = next(iter(arms.values()))
+assert arms["scratch"] == grown, arms
 assert grown > 4 and 0.7 * grown < arms["deeper"] <= 1.1 * grown, arms
 PYTHON
 
@@ -97,6 +117,7 @@ run 0 bench sync "${small[@]}" --sweep envs=1,2 --filter growth --allow-busy
 expect_part "a played step" "$out" "policy=learned"
 expect_part "synchronisations" "$out" " 1.000 syncs "
 expect_part "allocations" "$out" " 0.0000 allocs"
+expect_part "bytes" "$out" " B from "
 [[ $out != *engine* && $out != *hosts* ]] || fail "the filter lets others pass: $out"
 
 # --- launches by block and slot ---
@@ -104,6 +125,9 @@ run 0 profile "${small[@]}" --envs 1 --policy wait --wait 0 --warmup 2 --active 
 for name in "fused_forward block 0" "fused_backward block 1" "fused_seed_forward slot 0" "fused_seed_backward slot 1"; do
     expect_part "launches" "$out" $'\n'"$name "
 done
+expect_part "shapes" "$out" "  grid "
+expect_part "shapes" "$out" ", block "
+expect_part "bytes" "$out" "bytes copied per step: to device "
 expect_part "idle time" "$out" "with no operation running: between launches; a replay counts as one, and none is seen inside"
 
 finish

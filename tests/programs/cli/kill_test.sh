@@ -2,7 +2,7 @@
 # kill -9 at random moments of a short run: the database opens, every view works, and the resumed run ends with the
 # same bytes of checkpoints and results as one that was never killed.
 #
-# usage: kill_test.sh PATH_TO_ESPER N_KILLS [SEED [hosts|grow|fit]]
+# usage: kill_test.sh PATH_TO_ESPER N_KILLS [SEED [hosts|grow|fit|fit-rails|fit-rollback]]
 set -uo pipefail
 esper=$1
 n_kills=$2
@@ -23,10 +23,17 @@ case $command in
             --eval 8 "--evaluate.against=wait,random,wider,scratch")
         results=(policy.safetensors evaluation.json)
         ;;
-    fit) # candidates grow, some are dropped, and the best network is kept
+    fit | fit-rails | fit-rollback) # candidates grow, some are dropped, and the best network is kept
         rounds=18
         settings+=(--data tiny --candidates 5 --max-params 4000 --epoch-batches 12 --policy random --recipe.average=0.9)
         results=(networks/1/network.safetensors networks/1/network.json)
+        # budgets and deadlines that are not reached, and threads for the controller
+        [[ $command == fit-r* ]] && settings+=(--rails.on=on --rails.epoch_budget_ms=1e6 --rails.hook_budget_ms=1e6
+            --rails.controller_deadline_ms=1e6 --rails.seed_deadline_ms=1e6 --rails.halt_failures=9)
+        # from an epoch on all exceed the limit and are undone; no breaker, whose time is that of the wall
+        [[ $command == fit-rollback ]] && settings+=(--rails.rollback=on --rails.rollback_every=1 --rails.rollback_deadline_ms=1e6
+            --rails.gradient_limit=1.4 --rails.breaker_failures=1000 --rails.halt_failures=0)
+        command=fit
         ;;
 esac
 settings+=(--run.rounds="$rounds")
@@ -37,6 +44,10 @@ start=$(date +%s%N)
 total_ms=$((($(date +%s%N) - start) / 1000000))
 mapfile -t views < <("$esper" query "$folder/whole" "select name from sqlite_master where type = 'view'" --csv | tr -d '\r' | tail -n +2)
 ((${#views[@]} >= 10)) || fail "only ${#views[@]} views"
+if [[ ${4:-} == fit-rollback ]]; then
+    n_undone=$("$esper" query "$folder/whole" "select count(*) from trainer_events where name = 'tolaria.rollback.restored'" --csv | tr -d '\r' | tail -1)
+    ((n_undone >= 4 && n_undone < rounds - 4)) || fail "$n_undone of $rounds epochs were undone"
+fi
 
 for ((kill = 1; kill <= n_kills; kill++)); do
     run=$folder/run$kill

@@ -70,6 +70,16 @@ compare grow training.safetensors "${tiny[@]}" "${plain[@]}" --checkpoint.every=
 compare prove "training.safetensors training.bin" --generated 30 --envs 4 --steps 4 --eval -1 --eval-every 1 \
     --policy.embed=4 --policy.hidden=4 --policy.layers=1 --checkpoint.every=2
 
+# --- a fit of schema 8, which has a marker: read, resumed, and its seeds measured from there on ---
+mkdir fit8
+tar -C fit8 -xzf "$fixtures/schema8-fit.tar.gz" || fail "cannot unpack a fit of schema 8"
+expect_text "schema of a fit" "$(ask fit8 "$schema")" 8
+for view in runs rounds epochs metrics trainer_events raw_events; do run 0 query fit8 "SELECT count(*) FROM $view"; done
+run 0 fit --resume fit8 --target-accuracy 0 --quiet
+expect_text "epochs of a fit" "$(ask fit8 "SELECT count(*) FROM epochs")" 8
+expect_text "schema of a resumed fit" "$(ask fit8 "$schema")" "$(ask today-hosts "$schema")"
+(($(ask fit8 "SELECT count(*) FROM seed_metrics WHERE gradient_norm > 0") > 0)) || fail "no seed of a resumed fit is measured"
+
 # --- a config.ini without recipe keys: a constant learning rate, crops from black borders ---
 # compare_recipes KIND FILE OPTIONS...: of two equal runs one loses its section; a third has the border of today's presets
 compare_recipes() {

@@ -40,7 +40,7 @@ run 2 fit "${images[@]}" --task tower.ini
 expect_part "a deep host" "$err" 'no host for this data runs on the GPU: host "tower" cannot run on a GPU: 7 blocks (at most 6)'
 [[ $err != *"as asked for"* ]] || fail "a refusal tells of hosts in full: $err"
 run 2 fit "${images[@]}" --compare 1
-expect_part "a comparison" "$err" "esper fit: --compare begins with grown topologies, which hosts on a GPU cannot; --device cpu"
+expect_part "a comparison" "$err" "esper fit: --compare runs on the CPU alone; --device cpu"
 [[ ! -e runs ]] || fail "a refused fit leaves a folder"
 
 # --- the deepest host is left out, the others are not; averages are mentioned where they were asked for ---

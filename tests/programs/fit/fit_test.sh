@@ -7,6 +7,8 @@ set -uo pipefail
 esper=$(realpath "$1")
 # shellcheck source=tests/programs/script_test.sh
 source "$(dirname "$0")/../script_test.sh"
+reference=$(cd "$(dirname "$0")/../../.." && pwd)/configs/fit_reference
+shipped=$(cd "$(dirname "$0")/../../.." && pwd)/policies/general.safetensors
 cd "$folder" || exit 1
 
 small=(--data tiny --candidates 4 --epochs 6 --max-params 4000 --epoch-batches 12 --policy random)
@@ -60,7 +62,8 @@ expect_part "another policy" "$err" "the policy"
 # --- rails ---
 quick=(--data tiny --task tiny --candidates 2 --epoch-batches 2 --policy random --quiet)
 run 0 fit "${quick[@]}" --epochs 6 --out plain
-railed=(--rails.on=on --rails.epoch_budget_ms=1e6 --rails.hook_budget_ms=1e6 --rails.controller_deadline_ms=1e6)
+railed=(--rails.on=on --rails.epoch_budget_ms=1e6 --rails.hook_budget_ms=1e6 --rails.controller_deadline_ms=1e6
+    --rails.seed_deadline_ms=1e6)
 run 0 fit "${quick[@]}" --epochs 6 "${railed[@]}" --out railed
 same_network "rails that hold" plain railed
 run 0 query railed --csv "SELECT count(*), sum(latency_ms > 0), max(breaker), max(is_conservative), max(n_failed) FROM epochs"
@@ -68,8 +71,50 @@ expect_part "epochs" "$out" "6,6,1.0,0.0,0.0"
 run 0 query railed --csv "SELECT count(*) FROM trainer_events"
 expect_text "events of a quiet fit" "$(tr -d '\r' <<< "$out")" "count(*)
 0"
+# seeds: one row of each that lives in an epoch; shares of a candidate and its host are at most 1
+run 0 fit "${quick[@]}" --policy eager --epochs 8 --out measured
+run 0 query measured --csv "SELECT count(*) > 4, min(alpha) >= 0 AND max(alpha) <= 1, min(weight) >= 0.1, max(weight) <= 1,
+    sum(gradient_norm > 0) > 4, count(conflicts) + count(conflict_ratio) + count(teacher_share) FROM seed_metrics"
+expect_part "seeds of a fit" "$out" "1,1,1,1,1,0"
+run 0 query measured --csv "SELECT max(total) < 1, min(total) > 0 FROM (SELECT sum(share) AS total FROM seed_metrics WHERE share IS NOT NULL
+    GROUP BY round, env)"
+expect_part "shares of seeds" "$out" "1,1"
+# as many rows as env_stepped has seeds, and each is a seed that germinated
+run 0 query measured --csv "SELECT (SELECT sum(n_seeds) FROM event_env_stepped) - (SELECT count(*) FROM seed_metrics),
+    (SELECT count(*) FROM seed_metrics WHERE seed_id NOT IN (SELECT seed_id FROM seeds))"
+expect_part "all seeds" "$out" "0,0"
+# as metrics with rails: those of the living seeds are the same numbers
+run 0 fit "${quick[@]}" --policy eager --epochs 8 --rails.on=on --out labelled
+run 0 query labelled --csv "SELECT count(*) > 4, sum(m.value = s.alpha) = count(*) FROM seed_metrics s JOIN event_metric m
+    ON m.round = s.round AND m.name = 'kasmina.seed.alpha' AND m.seed_id = 'env' || s.env || '.' || s.slot"
+expect_part "alpha of seeds" "$out" "1,1"
+run 0 query labelled --csv "SELECT count(DISTINCT name), min(value) >= 0 FROM event_metric WHERE name LIKE 'kasmina.seed.%'"
+expect_part "metrics of seeds" "$out" "3,1"
+run 0 fit "${quick[@]}" --policy eager --epochs 8 --telemetry.level=off --out unmeasured
+same_network "seeds that are measured" measured unmeasured
+# a disk that fills up: what was saved keeps its bytes, the end says what to do, and going on gives the same bytes
+saving=(--checkpoint.every=1 --checkpoint.keep=9 --telemetry.level=off)
+run 0 fit "${quick[@]}" --epochs 6 "${saving[@]}" --out spacious
+ES_FILE_FAULT=disk:400000 run 1 fit "${quick[@]}" --epochs 6 "${saving[@]}" --out full
+expect_part "a full disk" "$err" "No space left on device"
+expect_part "a full disk" "$err" "esper fit: "
+[[ -e full/checkpoints/1/DONE && ! -e full/checkpoints/6/DONE ]] || fail "the disk was full too early, or never"
+diff -r spacious/checkpoints/1 full/checkpoints/1 || fail "a full disk changes a checkpoint"
+run 0 fit --resume full --quiet
+diff -r spacious/checkpoints/6 full/checkpoints/6 || fail "a fit whose disk was full ends otherwise"
+same_network "a full disk" spacious full
+# rollback that nothing ends is warned of, and its memory is planned for
+run 0 fit "${quick[@]}" --epochs 6 --dry-run
+plain_memory=$(grep "in all" <<< "$out")
+run 0 fit "${quick[@]}" --epochs 6 --dry-run --rails.on=on --rails.rollback=on
+expect_part "rollback without an end" "$err" "warning: rails.rollback is on and rails.halt_failures is 0"
+[[ $(grep "in all" <<< "$out") != "$plain_memory" ]] || fail "states for rollback take no memory: $plain_memory"
+run 0 fit "${quick[@]}" --epochs 6 --dry-run --rails.on=on --rails.rollback=on --rails.halt_failures=3
+[[ $err != *"halt_failures is 0"* ]] || fail "a warning for nothing: $err"
 # no epoch can keep a budget of a microsecond: conservative after the first, the breaker open after the third, then the end
-run 0 fit "${quick[@]}" --epochs 6 --rails.on=on --rails.epoch_budget_ms=0.001 --rails.halt_failures=4 --out halted
+run 1 fit "${quick[@]}" --epochs 6 --rails.on=on --rails.epoch_budget_ms=0.001 --rails.halt_failures=4 --out halted
+expect_part "the summary of a halted fit" "$out" "the rails ended the fit at epoch 4 (breaker_open); go on with: esper fit --resume "
+expect_part "the end of a halted fit" "$err" "esper fit: the rails ended the fit at epoch 4: breaker_open"
 run 0 query halted --csv "SELECT max(epoch), max(n_failed), max(breaker), min(is_conservative) FROM epochs"
 expect_part "epochs of a halted fit" "$out" "4,4.0,2.0,1.0"
 run 0 query halted --csv "SELECT name, count(*) FROM trainer_events GROUP BY name"
@@ -79,6 +124,10 @@ tolaria.conservative_mode_entered,1
 tolaria.emergency.escalated,2
 tolaria.emergency.halt,1
 tolaria.epoch_budget_exceeded,4"
+run 0 query halted --csv "SELECT outcome, detail FROM event_run_ended"
+expect_part "the record of a halted fit" "$out" "halted,breaker_open"
+run 0 runs .
+expect_part "the list of runs" "$(grep halted <<< "$out")" " halted"
 [[ -e halted/networks/1/network.json ]] || fail "a halted fit has no network"
 run 2 signal halted
 expect_part "a fit that has ended" "$err" "halted: no fit with rails is going on there (no shared memory /esper-halted-"
@@ -98,10 +147,77 @@ wait "$pid"
 wait "$watcher" || fail "the watcher failed"
 expect_part "a watched fit" "$(cat watched)" "level 3 (conservative): breaker_open, "
 expect_part "a watched fit" "$(cat watched)" "the fit has ended"
+expect_part "a signal" "$out" '"deadline_missed": false'
+# lines for a supervisor: one when the level rises, and no more than a minute allows
+late=(--rails.on=on --rails.epoch_budget_ms=0.001 --rails.halt_failures=4)
+run 1 fit "${quick[@]}" --epochs 6 "${late[@]}" --rails.emergency_file="$PWD/emergencies" --out told
+expect_text "lines of emergencies" "$(sed 's/.*"level":\([0-9]\),"reason":"\([a-z_]*\)".*"epoch":\([0-9]*\).*/\1 \2 \3/' emergencies)" \
+    "2 epoch_budget 1
+4 breaker_open 4"
+run 0 fit --resume told --rails.epoch_budget_ms=0 --rails.breaker_seconds=0 --quiet
+expect_part "the line of a resumed fit" "$(tail -n 1 emergencies)" '"level":3,"reason":"resumed",'
+expect_part "the line of a resumed fit" "$(tail -n 1 emergencies)" '"epoch":5,'
+expect_text "lines with that of a resumed fit" "$(wc -l < emergencies)" 3
+run 1 fit "${quick[@]}" --epochs 6 "${late[@]}" --rails.emergency_file="$PWD/few" --rails.emergency_per_minute=1 --out few-told
+expect_text "lines within the limit" "$(wc -l < few)" 1
+run 0 query few-told --csv "SELECT name, max(value) FROM event_metric WHERE name LIKE 'tolaria.emergency.b%' GROUP BY name"
+expect_part "counters of messages" "$(tr -d '\r' <<< "$out")" "tolaria.emergency.broadcast_failures_total,0.0
+tolaria.emergency.broadcasts_total,1.0
+tolaria.emergency.bypass_applied_total,0.0
+tolaria.emergency.bypass_dropped_total,1.0"
+run 1 fit "${quick[@]}" --epochs 6 "${late[@]}" --rails.emergency_file="$PWD/no/such/place" --out untold
+run 0 query untold --csv "SELECT round, level, attributes FROM trainer_events WHERE name = 'tolaria.emergency.dispatch_error' LIMIT 1"
+expect_part "a message that fails" "$out" "1,critical,"
+expect_part "a message that fails" "$out" "No such file or directory"
+# in epoch 4 the first line again, that of the halt, and once more before the end
+run 0 query untold --csv "SELECT round, count(*) FROM trainer_events WHERE name = 'tolaria.emergency.dispatch_error' GROUP BY round"
+expect_part "messages that are tried again" "$(tr -d '\r' <<< "$out")" "3,1
+4,3"
 # whoever resumes it wants it to go on; other budgets may be set then
 run 0 fit --resume halted --rails.epoch_budget_ms=0 --rails.breaker_seconds=0 --quiet
 run 0 query halted --csv "SELECT max(epoch), max(n_failed), sum(is_conservative = 0) FROM epochs"
 expect_part "epochs of a fit that was resumed" "$out" "6,4.0,2"
+
+# a limit that the host's gradient exceeds in epoch 3: undone, it comes again with the same bits, until the fit halts
+run 1 fit "${quick[@]}" --epochs 8 --epoch-batches 20 --rails.on=on --rails.rollback=on --rails.rollback_every=1 --rails.gradient_limit=0.5 --rails.halt_failures=4 --out undone
+run 0 query undone --csv "SELECT count(*), count(DISTINCT attributes) FROM trainer_events WHERE name = 'esper.rails.gradient_exploded' AND round > 2"
+expect_part "epochs that are undone and come again" "$out" "4,1"
+run 0 query undone --csv "SELECT count(*) FROM trainer_events WHERE name = 'tolaria.rollback.restored' AND attributes LIKE '%fast%'"
+expect_part "epochs that are undone from memory" "$out" "4"
+run 0 query undone --csv "SELECT value FROM metrics WHERE name = 'tolaria.rollback.fast_hits_total' ORDER BY round DESC LIMIT 1"
+expect_part "the counter" "$out" "4.0"
+expect_part "the record" "$(cat undone/wal.json)" '{"wal_version": 1, "epoch": 6, "checkpoint": "checkpoints/6", "crc32c": "'
+# a session that goes back to its first checkpoint from disk names that one in the record, whatever earlier ones left
+rm undone/wal.json
+run 1 fit --resume undone --rails.rollback_mib=0 --rails.halt_failures=1 --quiet
+run 0 query undone --csv "SELECT count(*) FROM trainer_events WHERE name = 'tolaria.rollback.restored' AND attributes LIKE '%full%'"
+expect_part "an epoch that is undone from disk" "$out" "1"
+# with rails that roll back nothing the bits are the same
+run 0 fit "${quick[@]}" --epochs 6 "${railed[@]}" --rails.rollback=on --out rolling
+same_network "rollback that is not needed" plain rolling
+
+# --- a policy that is gone when the fit goes on: an error, and the run is closed ---
+mkdir chosen
+cp "$shipped" chosen/
+ES_POLICY_DIR=$PWD/chosen run 0 fit --data tiny --task tiny --candidates 2 --epoch-batches 2 --max-params 3000 --epochs 24 \
+    --target-accuracy 1 --quiet --out orphan
+rm chosen/*
+ES_POLICY_DIR=$PWD/chosen run 2 fit --resume orphan --target-accuracy 100 --quiet
+expect_part "a policy that is gone" "$err" "general.safetensors"
+
+# --- the reference workload: its times are reported, durable writes apart ---
+run 0 fit --config "$reference.ini" --data "$reference" --task "$reference/host.ini" --epochs 400 --out reference
+expect_part "times" "$err" "epochs: first "
+expect_part "durable writes" "$err" " durable writes: p50 "
+run 0 query reference --csv "SELECT name, value FROM metrics WHERE name LIKE 'esper.fit.epoch_p%' OR name LIKE 'esper.fit.write_p%'"
+python3 - "$out" << 'PYTHON' || fail "times: $out"
+import sys
+ms = {name: float(value) for name, value in (line.split(",") for line in sys.argv[1].split("\n")[1:] if line)}
+assert 0 < ms["esper.fit.epoch_p50_ms"] <= ms["esper.fit.epoch_p95_ms"] <= ms["esper.fit.epoch_p99_ms"]
+assert 0 < ms["esper.fit.write_p50_ms"] <= ms["esper.fit.write_p95_ms"]
+PYTHON
+run 0 query reference --csv "SELECT count(*) FROM epochs"
+expect_part "epochs of the reference workload" "$out" "400"
 
 # --- a comparison, stopped and gone on with ---
 compared=(--data tiny --candidates 2 --epochs 2 --max-params 4000 --epoch-batches 4 --compare 2)
@@ -167,7 +283,7 @@ whole=$out
 expect_part "what is fitted" "$err" "4 candidates, 6 epochs of 12 updates; grown by random (it was asked for)"
 expect_part "progress" "$err" $'\ncandidate 0: '
 expect_part "progress" "$err" $'\ncandidates dropped: 2, left: 2\n'
-[[ $err =~ $'\n'"epoch 6/6  best "[0-9.]+" %  "[0-9,]+" parameters"$ ]] || fail "progress: $err"
+[[ $err =~ $'\n'"epoch 6/6  best "[0-9.]+" %  "[0-9,]+" parameters"$'\nepochs: first ' ]] || fail "progress: $err"
 expect_part "drawing" "$out" "mean over pixels, linear"
 expect_part "recall" "$out" "recall by class:"
 expect_part "confusions" "$out" "confusions (row: the sample's class"

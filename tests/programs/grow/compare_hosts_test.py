@@ -22,7 +22,7 @@ sys.modules["torch"] = types.SimpleNamespace(__version__="0.0")
 import torch_hosts
 
 OPTIONS = argparse.Namespace(task="tiny", hosts=2, batch=1, blocks=0, threads=1, device="cpu", precision="f32",
-                             seconds=0.001, windows=5, way_limit=1.0, separate=False, compile=False, serve=True)
+                             seconds=0.001, windows=5, way_limit=1.0, separate=False, compile="none", serve=True)
 RATES = {"fast": 100.0, "near": 95.0, "slow": 10.0, "next": 97.0, "last": 96.0, "over": 91.0, "half": 50.0}
 
 
@@ -102,6 +102,21 @@ class PeerTest(unittest.TestCase):
         peer = self.make_peer("over", "fast", "near", "last", "next")
         self.assertEqual(peer.report(1)["best"], "fast")
         self.assertEqual(list(peer.children), ["fast", "near", "last", "next"])
+
+    def test_the_best_way_is_compiled_too(self):
+        for choice, compiled in (("none", []), ("best", ["fast+"]), ("all", ["near+", "fast+", "slow+"])):
+            options = argparse.Namespace(**{**vars(OPTIONS), "compile": choice})
+            peer = self.make_peer("near", "fast", "slow")
+            peer.options = options
+            torch_hosts.ways_of = lambda options, n_hosts: [
+                torch_hosts.Way(name, "nchw", "f32", is_compiled, "eager")
+                for is_compiled in ([False] if options.compile == "none" else [True, False])
+                for name in ("near", "fast", "slow")]
+            torch_hosts.name_of = lambda way, options: way.model + "+" * way.is_compiled
+            report = peer.report(1)
+            self.assertEqual([name for name in report["all"] if name.endswith("+")], compiled)
+            self.assertEqual(list(report["all"])[:3], ["near", "fast", "slow"])
+            peer.close()
 
     def test_children_stay_for_one_number_of_hosts(self):
         peer = self.make_peer("fast", "near")

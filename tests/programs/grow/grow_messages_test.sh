@@ -20,7 +20,7 @@ expect_part "--pad" "$out" "pad = 2"
 expect_part "--flip" "$out" "flip = true"
 run 0 grow "${host[@]}" --amp-dtype off --dry-run
 expect_part "--amp-dtype" "$out" "amp_dtype = off"
-expect_part "numbers of the CPU" "$out" ": hosts compute in float32"
+expect_part "numbers of the CPU" "$out" ": hosts compute in float32, vector engine"
 run 0 grow "${host[@]}" --data-split share --dry-run
 expect_part "--data-split" "$out" "data_split = share"
 run 2 grow "${host[@]}" --data-split half --dry-run

@@ -53,6 +53,12 @@ expect_text "episodes" "$(ask a "select count(*) || ' ' || count(distinct episod
 expect_part "a task" "$(ask a "select task from episodes")" " classes of "
 expect_text "controls" "$(ask a "select count(distinct control_accuracy) > 1 and count(*) = count(control_accuracy) from episodes")" 1
 expect_text "a metric" "$(ask a "select count(*) from metrics where name = 'esper.tasks.gain'")" 2
+# without pairs there is no control and no gain to record; inputs that are hidden change what is decided
+run 0 grow --config small.ini --rounds 1 --eval 0 --tasks.paired=off --quiet --out unpaired
+expect_text "no controls" "$(ask unpaired "select count(*) || ' ' || count(control_accuracy) from episodes")" "6 0"
+expect_text "no metric" "$(ask unpaired "select count(*) from metrics where name = 'esper.tasks.gain'")" 0
+run 0 grow --config small.ini --rounds 2 --eval 0 --policy.hide=place --quiet --out hidden
+cmp -s a/policy.safetensors hidden/policy.safetensors && fail "hidden places change nothing"
 run 2 grow --resume c --rounds 3 --tasks.groups=3
 expect_part "another distribution" "$err" "[tasks] groups is 2 in the run that is resumed"
 

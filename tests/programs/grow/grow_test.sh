@@ -22,6 +22,13 @@ expect_part "table" "$out" "r0c1 conv_light FOSSILIZED"
 [[ $(ask "$folder/a" "select count(*) from seeds where outcome = 'fossilized'") == 6 ]] || fail "fossils: $(ask "$folder/a" "select group_concat(outcome) from seeds")"
 [[ $(ask "$folder/a" "select count(*) from episodes where n_fossils = 1") == 6 ]] || fail "episodes with a fossil"
 [[ $(ask "$folder/a" "select count(*) from contributions where shapley is not null") -ge 1 ]] || fail "no Shapley values"
+# the stride is 10 steps; a row for each seed that was in its host then, with the weight of its stage and alpha
+[[ $(ask "$folder/a" "select count(*) || ' ' || min(step) || ' ' || max(step) from seed_metrics") == "8 10 10" ]] ||
+    fail "seeds that were measured: $(ask "$folder/a" "select count(*), min(step), max(step) from seed_metrics")"
+[[ $(ask "$folder/a" "select count(*) from seed_metrics where stage = 'FOSSILIZED' and alpha = 1 and weight = 1 and gradient_norm > 0
+    and share > 0 and share < 1 and conflicts is null") == 6 ]] || fail "the fossils' measurements"
+[[ $(ask "$folder/a" "select count(*) from seed_metrics where env = 0 and slot = 'r0c0' and abs(weight - max(0.1, (0.5 + 0.5 * alpha) *
+    case stage when 'TRAINING' then 0.25 when 'BLENDING' then 0.5 else 1 end)) < 1e-9") == 2 ]] || fail "the second seed's weight"
 [[ $(ask "$folder/a" "select min(n_plan_builds) > 0 and max(plan_build_ms) > 0 and count(n_captures) = 0 from rounds") == 1 ]] || fail "plans are not told"
 [[ $(ask "$folder/a" "select stages from seeds where outcome = 'fossilized' limit 1") == "GERMINATED > TRAINING > BLENDING > HOLDING > FOSSILIZED" ]] ||
     fail "stages: $(ask "$folder/a" "select stages from seeds limit 1")"

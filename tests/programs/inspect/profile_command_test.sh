@@ -36,6 +36,7 @@ done
 expect_part "operations" "$out" $'\nvector_engine'
 expect_part "idle" "$out" "with no operation running"
 expect_part "counts" "$out" "per step: launches 0.0, copies 0.0, synchronisations 0.0, allocations 0.0"
+expect_part "bytes" "$out" "bytes copied per step: to device 0, from device 0, on device 0"
 [[ -z $err ]] || fail "stderr is \"$err\""
 
 # plain kernels show by name, and a learned policy's network beside them
@@ -43,6 +44,7 @@ run 0 profile "${small[@]}" --unfused --active 1 --warmup 0 --wait 0
 for operation in conv2d_forward batchnorm_statistics lstm_forward; do
     expect_part "operations" "$out" $'\n'"$operation "
 done
+grep -qE '^conv2d_forward .* \[1, (64|100), ' <<< "$out" || fail "no shape of the result of a convolution: $out"
 
 # --- more steps than an episode has: the next one follows ---
 run 0 profile "${small[@]}" --policy random --episode-steps 3 --wait 2 --warmup 3 --active 4
@@ -69,8 +71,11 @@ assert 0 <= profile["idle_ms"] <= profile["window_ms"], profile
 # phases do not overlap: together they are no longer than the window
 assert sum(row["total_ms"] for row in profile["phases"]) <= profile["window_ms"] * (1 + 1e-6)
 assert profile["dropped"] == 0 and profile["per_step"]["allocations"] >= 0
+assert all("shape" in row for row in profile["operations"])
+assert all(profile["per_step"][f"bytes_{way}_device"] >= 0 for way in ("to", "from", "on"))
 spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
 assert spans and all(event["ts"] >= 0 and event["dur"] >= 0 for event in spans)
+assert all("shape" in event["args"] for event in spans)
 assert sum(event["name"] == "train" for event in spans) == 3
 assert sum(event["cat"] != "range" for event in spans) == sum(row["count"] for row in profile["operations"])
 # on one track, spans are apart or one inside the other

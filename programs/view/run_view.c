@@ -1,0 +1,510 @@
+// The list of tables, and reading one into columns.
+#include "view/run_view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "telemetry/sinks/run_database.h"
+#include "telemetry/text.h"
+
+// seconds that one table may take; the page has others to serve
+#define TABLE_SECONDS 10
+#define MAX_ROWS      20000
+#define N_POINTS      240
+
+// A table that was read before.
+typedef struct Remembered {
+    const char *name;        // of the list
+    EsViewQuestion question; // it answers
+    json_t *table;           // owned
+} Remembered;
+
+#define N_REMEMBERED 24
+
+struct EsRunView {
+    EsRunDatabase *database; // owned
+    json_t *run;             // owned: the table "run"
+    char *recipe;            // owned
+    Remembered remembered[N_REMEMBERED];
+    int n_remembered;
+};
+
+// --- the tables ---
+
+// Parameters of a query, in the order of its question marks:
+//   b  rounds per bucket of a curve
+//   r  the round that is looked at, or the newest with recorded steps; e the environment
+//   o  the same round, or the newest whose episodes have ended
+//   f, l  first and last round of the episode that is looked at: of growth the same round. Hosts
+//      and fits have one episode, of all rounds, whose steps are those: then s is 1
+typedef struct Table {
+    const char *name, *parameters, *help, *sql;
+} Table;
+
+// the newest round of a table; by rowid, which needs no scan
+#define NEWEST(table) "(SELECT round FROM " table " ORDER BY rowid DESC LIMIT 1)"
+
+#define NEWEST_STEPPED "SELECT max(round) FROM event_env_stepped"
+
+// the step of an episode
+#define STEP "iif(?4, round, step) AS step"
+
+static const Table tables[] = {
+    {"run", "", "what was run, on what, and how it ended; one row",
+     "SELECT run_id, kind, task, device, build, seed, n_envs, n_rounds, last_round,\n"
+     "  n_host_parameters, n_ranks, started, outcome, detail, seconds,\n"
+     "  n_dropped, n_lost, config,\n"
+     "  1 + (SELECT count(*) FROM event_checkpoint_loaded) AS n_sessions,\n"
+     "  (SELECT max(unix_time) - min(unix_time) FROM (\n"
+     "    SELECT min(unix_time) AS unix_time FROM event_run_started UNION ALL\n"
+     "    SELECT max(unix_time) FROM event_round_completed WHERE round =\n"
+     "      (SELECT max(round) FROM event_round_completed))) AS elapsed_seconds\n"
+     "FROM runs"},
+    {"curves", "b", "rounds: accuracy, reward, loss, growth and speed, means of a bucket",
+     "SELECT max(round) AS round, count(*) AS n, avg(accuracy) AS accuracy,\n"
+     "  min(accuracy) AS accuracy_min, max(accuracy) AS accuracy_max,\n"
+     "  avg(accuracy_std) AS accuracy_std, avg(rolling_accuracy) AS rolling_accuracy,\n"
+     "  avg(reward) AS reward, avg(loss) AS loss, avg(n_seeds) AS n_seeds,\n"
+     "  avg(n_fossils) AS n_fossils, avg(seconds) AS seconds,\n"
+     "  avg(steps_per_second) AS steps_per_second, avg(images_per_second) AS images_per_second\n"
+     "FROM event_round_completed GROUP BY (round - 1) / ?1 ORDER BY 1"},
+    {"last", "", "the newest complete round",
+     "SELECT round, accuracy, reward, loss, seconds, steps_per_second, images_per_second\n"
+     "FROM event_round_completed ORDER BY round DESC LIMIT 1"},
+    {"updates", "b", "the policy's updates (PPO), means of a bucket",
+     "SELECT max(round) AS round, avg(policy_loss) AS policy_loss, avg(value_loss) AS value_loss,\n"
+     "  avg(entropy) AS entropy, avg(kl_divergence) AS kl_divergence,\n"
+     "  avg(clip_fraction) AS clip_fraction, avg(gradient_norm) AS gradient_norm,\n"
+     "  avg(explained_variance) AS explained_variance, min(ratio_min) AS ratio_min,\n"
+     "  max(ratio_max) AS ratio_max, avg(learning_rate) AS learning_rate,\n"
+     "  sum(n_nonfinite) AS n_nonfinite, sum(is_skipped) AS n_skipped\n"
+     "FROM event_update_completed GROUP BY (round - 1) / ?1 ORDER BY 1"},
+    {"phases", "", "where the time of the last thousand rounds went, by phase",
+     "SELECT phase, sum(n_calls) AS n_calls, sum(total_ms) AS total_ms, avg(p50_ms) AS p50_ms,\n"
+     "  max(p95_ms) AS p95_ms, max(max_ms) AS max_ms\n"
+     "FROM event_phase_profiled WHERE round > " NEWEST(
+         "event_phase_profiled") " - 1000\n"
+                                 "  AND phase <> 'round' GROUP BY phase ORDER BY total_ms DESC"},
+    {"environments", "r", "the newest recorded step of each environment of a round",
+     "SELECT env, max(step) AS step, episode, train_loss, train_accuracy, validation_loss,\n"
+     "  validation_accuracy, host_gradient_norm, n_seeds\n"
+     "FROM event_env_stepped WHERE round = ?1 GROUP BY env ORDER BY env LIMIT 4096"},
+    {"steps", "fles", "recorded steps of one environment in a round",
+     "SELECT " STEP ", train_loss, train_accuracy, validation_loss, validation_accuracy,\n"
+     "  host_gradient_norm, n_seeds\n"
+     "FROM event_env_stepped WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"},
+    {"ends", "fles", "the last step of one environment's episode, once it has ended",
+     "SELECT n_steps - 1 AS step FROM event_episode_outcome\n"
+     "WHERE round BETWEEN ?1 AND ?2 AND env = ?3 AND ?4 = 0 AND arm IS NULL"},
+    {"seeds", "fles", "seeds of one environment in a round: slot, blueprint, how they ended",
+     "SELECT g.seed_id, g.slot, g.blueprint, g.style, g.tempo, g.n_parameters,\n"
+     "  iif(?4, g.round, g.step) AS germinated_step, iif(?4, f.round, f.step) AS fossilized_step,\n"
+     "  iif(?4, p.round, p.step) AS pruned_step,\n"
+     "  coalesce(f.improvement, p.improvement) AS improvement,\n"
+     "  coalesce(f.contribution, p.contribution) AS contribution, p.reason, p.initiator\n"
+     "FROM event_seed_germinated g\n"
+     "LEFT JOIN event_seed_fossilized f ON f.round BETWEEN ?1 AND ?2 AND f.seed_id = g.seed_id\n"
+     "LEFT JOIN event_seed_pruned p ON p.round BETWEEN ?1 AND ?2 AND p.seed_id = g.seed_id\n"
+     "WHERE g.round BETWEEN ?1 AND ?2 AND g.env = ?3 ORDER BY g.round, g.step, g.slot"},
+    {"stages", "fles", "changes of stage of one environment's seeds in a round",
+     "SELECT " STEP ", slot, seed_id, from_stage, to_stage, alpha, accuracy_delta\n"
+     "FROM event_seed_stage_changed WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, "
+     "sequence, row"},
+    {"contributions", "fles", "measured contributions of one environment's seeds in a round",
+     "SELECT " STEP ", slot, contribution, velocity, interaction, shapley, shapley_error\n"
+     "FROM event_contribution_measured WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, "
+     "step, slot"},
+    {"decisions", "fles", "decisions for one environment in a round, with their probability",
+     "SELECT " STEP ", op, slot, blueprint, style, alpha_target, confidence, entropy, value,\n"
+     "  is_forced, is_success, refusal\n"
+     "FROM event_decision_taken WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"},
+    {"slots", "", "slots that had a seed in the last hundred rounds",
+     "SELECT slot, count(*) AS n FROM event_seed_germinated\n"
+     "WHERE round > " NEWEST("event_seed_germinated") " - 100 GROUP BY slot ORDER BY slot"},
+    {"topologies", "o", "networks of a round as they ended: seeds that stayed, by environment",
+     "SELECT o.env, o.final_accuracy, o.parameter_ratio, o.reward, f.slot, f.blueprint,\n"
+     "  f.n_parameters, f.contribution\n"
+     "FROM event_episode_outcome o LEFT JOIN event_seed_fossilized f\n"
+     "  ON f.round = o.round AND f.env = o.env AND f.episode = o.episode\n"
+     "WHERE o.round = ?1 AND o.arm IS NULL\n"
+     "ORDER BY o.final_accuracy DESC, o.env, f.slot LIMIT 400"},
+    {"actions", "b", "operations chosen in the last round of each bucket",
+     "WITH RECURSIVE sampled(round) AS (SELECT ?1 UNION ALL SELECT round + ?1 FROM sampled\n"
+     "  WHERE round + ?1 <= " NEWEST(
+         "event_decision_taken") ")\n"
+                                 "SELECT round / ?1 - 1 AS bucket, round, op, count(*) AS n, "
+                                 "sum(is_forced) AS n_forced\n"
+                                 "FROM sampled CROSS JOIN event_decision_taken USING (round) GROUP "
+                                 "BY round, op\n"
+                                 "ORDER BY round, op"},
+    {"rewards", "r", "terms of the reward in a round, mean of its recorded steps",
+     "SELECT count(*) AS n, avg(total) AS total, avg(attribution) AS attribution,\n"
+     "  avg(action) AS action, avg(warning) AS warning, avg(synergy) AS synergy,\n"
+     "  avg(rent) AS rent, avg(shock) AS shock, avg(occupancy) AS occupancy,\n"
+     "  avg(terminal) AS terminal, avg(shaping) AS shaping, avg(penalty) AS penalty\n"
+     "FROM event_reward_computed WHERE round = ?1"},
+    {"outcomes", "", "held-out episodes of each policy and baseline, the run's own first",
+     "SELECT arm AS variant, env, episode, task, test_accuracy, final_accuracy,\n"
+     "  parameter_ratio, reward, n_fossils FROM event_episode_outcome\n"
+     "WHERE round = " NEWEST("event_episode_outcome") " AND arm IS NOT NULL ORDER BY rowid"},
+    {"blueprints", "", "seeds of the last hundred rounds by blueprint: how many stayed",
+     "SELECT g.blueprint, count(*) AS n, count(f.seed_id) AS n_fossilized,\n"
+     "  count(p.seed_id) AS n_pruned, avg(f.contribution) AS contribution\n"
+     "FROM event_seed_germinated g\n"
+     "LEFT JOIN (SELECT seed_id, contribution FROM event_seed_fossilized\n"
+     "  WHERE round > " NEWEST(
+         "event_seed_germinated") " - 100) f ON f.seed_id = g.seed_id\n"
+                                  "LEFT JOIN (SELECT seed_id FROM event_seed_pruned\n"
+                                  "  WHERE round > " NEWEST(
+                                      "event_seed_germinated") " - 100) p ON p.seed_id = "
+                                                               "g.seed_id\n"
+                                                               "WHERE g.round > " NEWEST(
+                                                                   "event_seed_germinated") " - "
+                                                                                            "100\n"
+                                                                                            "GROUP "
+                                                                                            "BY "
+                                                                                            "g."
+                                                                                            "bluepr"
+                                                                                            "int "
+                                                                                            "ORDER "
+                                                                                            "BY n "
+                                                                                            "DESC"},
+    {"anomalies", "", "what rules found wrong, by rule",
+     "SELECT rule, severity, count(*) AS n, min(round) AS first_round, max(round) AS last_round,\n"
+     "  max(detail) AS detail FROM anomalies GROUP BY rule, severity ORDER BY n DESC LIMIT 100"},
+    {"log", "", "the newest entries: seeds, anomalies, checkpoints, rails",
+     "SELECT * FROM (\n"
+     "SELECT unix_time, round, step, 'germinated ' || blueprint || ' in ' || slot ||\n"
+     "  ', environment ' || env AS text, 'info' AS level FROM (SELECT * FROM\n"
+     "  event_seed_germinated ORDER BY rowid DESC LIMIT 20)\n"
+     "UNION ALL SELECT unix_time, round, step, 'fossilized ' || blueprint || ' in ' || slot ||\n"
+     "  ', environment ' || env, 'good' FROM (SELECT * FROM event_seed_fossilized\n"
+     "  ORDER BY rowid DESC LIMIT 20)\n"
+     "UNION ALL SELECT unix_time, round, step, 'pruned ' || blueprint || ' in ' || slot ||\n"
+     "  ', environment ' || env || coalesce(': ' || reason, ''), 'info' FROM (SELECT * FROM\n"
+     "  event_seed_pruned ORDER BY rowid DESC LIMIT 20)\n"
+     "UNION ALL SELECT unix_time, round, step, coalesce(detail, rule), severity FROM (SELECT *\n"
+     "  FROM event_anomaly_detected ORDER BY rowid DESC LIMIT 20)\n"
+     "UNION ALL SELECT unix_time, round, step, 'checkpoint ' || path, 'info' FROM (SELECT * FROM\n"
+     "  event_checkpoint_saved ORDER BY rowid DESC LIMIT 5)\n"
+     "UNION ALL SELECT unix_time, round, step, name, level FROM (SELECT * FROM\n"
+     "  event_trainer_event ORDER BY rowid DESC LIMIT 20)\n"
+     ") ORDER BY unix_time DESC LIMIT 40"},
+    {"epochs", "", "epochs of a fit with rails: latency, breaker, mode",
+     "SELECT epoch AS round, latency_ms, hook_ms, loss, accuracy, breaker, is_conservative,\n"
+     "  n_failed FROM (SELECT * FROM epochs ORDER BY epoch DESC LIMIT 2000) ORDER BY epoch"},
+    {"rails", "", "what the rails of a fit did, the newest first",
+     "SELECT round, time, name, level, attributes FROM trainer_events\n"
+     "ORDER BY round DESC, time DESC LIMIT 100"},
+    {"newest_metrics", "", "the newest value of each metric",
+     "SELECT name, value, seed_id FROM event_metric\n"
+     "WHERE round = " NEWEST("event_metric") " ORDER BY name, seed_id LIMIT 400"},
+    {"proofs", "b", "rounds of proving: shares proved, depth, means of a bucket",
+     "SELECT max(round) AS round, avg(positives_proved) AS positives_proved,\n"
+     "  avg(negatives_proved) AS negatives_proved, avg(depth) AS depth,\n"
+     "  avg(successors) AS successors, sum(n_positives) AS n_positives,\n"
+     "  sum(n_negatives) AS n_negatives, sum(n_truncated) AS n_truncated\n"
+     "FROM event_proof_round GROUP BY (round - 1) / ?1 ORDER BY 1"},
+    {"predicates", "", "sampled episodes of the last hundred rounds, by predicate",
+     "SELECT substr(query, 1, instr(query, '(') - 1) AS predicate, count(*) AS n,\n"
+     "  sum(is_proved) AS n_proved, avg(n_steps) AS steps FROM event_proof_episode\n"
+     "WHERE label = 1 AND round > " NEWEST(
+         "event_proof_episode") " - 100\n"
+                                "GROUP BY 1 ORDER BY 1.0 * n_proved / n DESC, n DESC LIMIT 60"},
+    {"depths", "", "sampled episodes of the last hundred rounds, by number of actions",
+     "SELECT n_steps AS depth, count(*) AS n, sum(is_proved) AS n_proved\n"
+     "FROM event_proof_episode\n"
+     "WHERE label = 1 AND round > " NEWEST(
+         "event_proof_episode") " - 100\n"
+                                "GROUP BY n_steps ORDER BY n_steps LIMIT 40"},
+    {"queries", "", "the newest sampled queries and what became of them",
+     "SELECT round, query, label, is_proved, n_steps, reward FROM event_proof_episode\n"
+     "ORDER BY rowid DESC LIMIT 20"},
+    {"rankings", "", "rankings against corruptions, with intervals",
+     "SELECT round, arm AS variant, split, n_queries, mrr, mrr_low, mrr_high, hits_1, hits_3,\n"
+     "  hits_10 FROM rankings ORDER BY round, variant LIMIT 400"},
+    {"memory", "", "memory of the newest round, by device",
+     "SELECT device, allocated_bytes, total_bytes, resident_bytes FROM event_memory_measured\n"
+     "WHERE round = " NEWEST("event_memory_measured") " ORDER BY device LIMIT 16"},
+};
+
+int es_view_table_count(void) { return (int)ES_COUNT_OF(tables); }
+const char *es_view_table_name(int index) { return tables[index].name; }
+const char *es_view_table_help(int index) { return tables[index].help; }
+
+// --- reading ---
+
+json_t *es_json_text(const char *text, size_t bytes) {
+    json_t *value = json_stringn(text, bytes);
+    if (value == NULL) {
+        EsText mended = {0};
+        es_text_add_utf8(&mended, text, bytes, ES_TEXT_PLAIN);
+        value = json_stringn(mended.bytes, mended.length);
+        es_text_destroy(&mended);
+    }
+    return value;
+}
+
+static json_t *cell_of(const EsRunQuery *query, int column) {
+    size_t bytes = 0;
+    switch (es_run_query_cell(query, column)) {
+    case ES_RUN_CELL_INT:
+        return json_integer(es_run_query_int(query, column));
+    case ES_RUN_CELL_REAL:
+        return es_json_number(es_run_query_real(query, column));
+    case ES_RUN_CELL_TEXT: {
+        const char *text = es_run_query_text(query, column, &bytes);
+        return es_json_text(text, bytes);
+    }
+    default:
+        return json_null();
+    }
+}
+
+static EsStatus read_rows(EsRunQuery *query, json_t *table) {
+    int has_row = 0, n_columns = es_run_query_n_columns(query);
+    for (int i = 0; i < n_columns; i++) {
+        json_object_set_new(table, es_run_query_column_name(query, i), json_array());
+    }
+    for (int n = 0; n < MAX_ROWS; n++) {
+        ES_TRY(es_run_query_step(query, &has_row));
+        if (!has_row) {
+            break;
+        }
+        for (int i = 0; i < n_columns; i++) {
+            json_array_append_new(json_object_get(table, es_run_query_column_name(query, i)),
+                                  cell_of(query, i));
+        }
+    }
+    return es_json_lacked_memory() ? ES_FAIL(MEMORY, "a table of the run is too large")
+                                   : ES_STATUS_OK;
+}
+
+// The first cell of a query without parameters; 0 when there is none.
+static int64_t ask_int(EsRunView *view, const char *sql) {
+    EsRunQuery *query = NULL;
+    int has_row = 0;
+    int64_t value = 0;
+    if (es_run_query_begin(view->database, sql, &query) == ES_STATUS_OK &&
+        es_run_query_step(query, &has_row) == ES_STATUS_OK && has_row) {
+        value = es_run_query_int(query, 0);
+    }
+    es_run_query_end(query);
+    return value;
+}
+
+int es_run_view_is_one_episode(const EsRunView *view) {
+    const char *kind = es_run_view_kind(view);
+    return strcmp(kind, "fit") == 0 || strcmp(kind, "hosts") == 0;
+}
+
+int64_t es_run_view_bucket(EsRunView *view, const EsViewQuestion *question) {
+    int64_t n_points = question->n_points > 0 ? question->n_points : N_POINTS;
+    if (question->bucket > 0) {
+        return question->bucket;
+    }
+    int64_t n_rounds = ask_int(view, "SELECT max(round) FROM event_round_completed");
+    return ES_MAX(n_rounds / n_points + (n_rounds % n_points > 0), 1);
+}
+
+static int64_t parameter_value(EsRunView *view, char parameter, const EsViewQuestion *question) {
+    if (parameter == 'e') {
+        return question->env;
+    }
+    int is_whole = es_run_view_is_one_episode(view);
+    if (parameter == 's' || (is_whole && parameter == 'f')) {
+        return is_whole;
+    }
+    if (is_whole && parameter == 'l') {
+        return INT64_MAX;
+    }
+    if (parameter != 'b' && question->round > 0) {
+        return question->round;
+    }
+    if (strchr("rfl", parameter) != NULL) {
+        return ask_int(view, NEWEST_STEPPED);
+    }
+    if (parameter == 'o') {
+        return ask_int(view, "SELECT round FROM event_episode_outcome WHERE arm IS NULL\n"
+                             "ORDER BY round DESC LIMIT 1");
+    }
+    return es_run_view_bucket(view, question);
+}
+
+static const Table *find_table(const char *name) {
+    for (size_t i = 0; i < ES_COUNT_OF(tables); i++) {
+        if (strcmp(tables[i].name, name) == 0) {
+            return &tables[i];
+        }
+    }
+    return NULL;
+}
+
+static EsStatus read_table(EsRunView *view, const Table *wanted, const EsViewQuestion *question,
+                           json_t **table) {
+    EsRunQuery *query = NULL;
+    *table = json_object();
+    EsStatus status = es_run_query_begin(view->database, wanted->sql, &query);
+    if (status == ES_STATUS_INPUT) {
+        return ES_STATUS_OK; // written by an earlier version, which lacks a table or a column
+    }
+    for (int i = 0; status == ES_STATUS_OK && wanted->parameters[i] != '\0'; i++) {
+        status = es_run_query_bind_int(query, i + 1,
+                                       parameter_value(view, wanted->parameters[i], question));
+    }
+    if (status == ES_STATUS_OK) {
+        status = read_rows(query, *table);
+    }
+    es_run_query_end(query);
+    if (status != ES_STATUS_OK) {
+        json_decref(*table);
+        *table = NULL;
+    }
+    return status;
+}
+
+static int is_same(const EsViewQuestion *a, const EsViewQuestion *b) {
+    return a->round == b->round && a->env == b->env && a->n_points == b->n_points &&
+           a->bucket == b->bucket;
+}
+
+EsStatus es_run_view_read(EsRunView *view, const char *name, const EsViewQuestion *question,
+                          json_t **table) {
+    const Table *wanted = find_table(name);
+    if (wanted == NULL) {
+        return ES_FAIL(ARGUMENT, "a run has no table \"%.40s\"", name);
+    }
+    for (int i = 0; i < view->n_remembered; i++) {
+        const Remembered *known = &view->remembered[i];
+        if (known->name == wanted->name && is_same(&known->question, question)) {
+            *table = json_incref(known->table);
+            return ES_STATUS_OK;
+        }
+    }
+    ES_TRY(read_table(view, wanted, question, table));
+    if (view->n_remembered < N_REMEMBERED) {
+        view->remembered[view->n_remembered++] =
+            (Remembered){wanted->name, *question, json_incref(*table)};
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_run_view_resolve(EsRunView *view, EsViewQuestion *question) {
+    if (question->round <= 0) {
+        question->round = ask_int(view, NEWEST_STEPPED);
+    }
+    if (question->env >= 0) {
+        return ES_STATUS_OK;
+    }
+    EsRunQuery *query = NULL;
+    int has_row = 0;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_run_query_begin(view->database,
+                                   "SELECT env FROM event_env_stepped WHERE round = ?1\n"
+                                   "ORDER BY validation_accuracy DESC, env LIMIT 1",
+                                   &query));
+    ES_TRY_GOTO(es_run_query_bind_int(query, 1, question->round));
+    ES_TRY_GOTO(es_run_query_step(query, &has_row));
+    question->env = has_row ? es_run_query_int(query, 0) : 0;
+done:
+    es_run_query_end(query);
+    return status;
+}
+
+EsStatus es_run_view_network(EsRunView *view, json_t **network) {
+    char path[4200];
+    const char *database = es_run_database_path(view->database), *slash = strrchr(database, '/');
+    int n_folder = slash != NULL ? (int)(slash - database) : 0;
+    snprintf(path, sizeof path, "%.*s%snetworks/1/network.json", n_folder, database,
+             n_folder > 0 ? "/" : "");
+    *network = NULL;
+    EsStatus status = es_json_load(path, network);
+    return status == ES_STATUS_MEMORY ? status : ES_STATUS_OK;
+}
+
+// --- the run ---
+
+// Copies the lines of a configuration that say what is trained and how: no comments, no seed, no
+// threads.
+static void copy_recipe(const char *config, char *recipe) {
+    size_t length = 0;
+    while (*config != '\0') {
+        size_t bytes = strcspn(config, "\n");
+        if (bytes > 0 && config[0] != '#' && strncmp(config, "seed =", 6) != 0 &&
+            strncmp(config, "threads =", 9) != 0) {
+            memcpy(recipe + length, config, bytes);
+            recipe[length + bytes] = '\n';
+            length += bytes + 1;
+        }
+        config += bytes + (config[bytes] == '\n');
+    }
+    recipe[length] = '\0';
+}
+
+EsStatus es_run_view_open(const char *path, EsRunView **view) {
+    EsRunView *made = NULL;
+    ES_TRY(es_allocate(sizeof *made, (void **)&made));
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_run_database_open(path, &made->database));
+    es_run_database_set_limits(made->database, TABLE_SECONDS, NULL);
+    ES_TRY_GOTO(es_run_view_read(made, "run", &(EsViewQuestion){0}, &made->run));
+    if (json_object_size(made->run) == 0) { // a run that has not begun has no rows, but columns
+        status = ES_FAIL(INPUT, "%s is a database, but not of a run", path);
+        goto done;
+    }
+    const char *config = es_column_text(made->run, "config", 0);
+    ES_TRY_GOTO(es_allocate(strlen(config) + 2, (void **)&made->recipe));
+    copy_recipe(config, made->recipe);
+    *view = made;
+    return ES_STATUS_OK;
+done:
+    es_run_view_close(made);
+    return status;
+}
+
+void es_run_view_close(EsRunView *view) {
+    if (view != NULL) {
+        es_run_database_close(view->database);
+        for (int i = 0; i < view->n_remembered; i++) {
+            json_decref(view->remembered[i].table);
+        }
+        json_decref(view->run);
+        es_release(view->recipe);
+        es_release(view);
+    }
+}
+
+const char *es_run_view_name(const EsRunView *view) {
+    return es_column_text(view->run, "run_id", 0);
+}
+const char *es_run_view_kind(const EsRunView *view) { return es_column_text(view->run, "kind", 0); }
+int64_t es_run_view_seed(const EsRunView *view) {
+    double seed = es_column_real(view->run, "seed", 0);
+    return isfinite(seed) ? (int64_t)seed : 0;
+}
+
+const char *es_run_view_recipe(const EsRunView *view) { return view->recipe; }
+
+// --- cells ---
+
+int es_table_n_rows(const json_t *table) {
+    json_t *object = (json_t *)table;
+    void *first = json_object_iter(object);
+    return first != NULL ? (int)json_array_size(json_object_iter_value(first)) : 0;
+}
+
+double es_column_real(const json_t *table, const char *column, int row) {
+    const json_t *cell = json_array_get(json_object_get(table, column), (size_t)row);
+    return json_is_number(cell) ? json_number_value(cell) : NAN;
+}
+
+const char *es_column_text(const json_t *table, const char *column, int row) {
+    const char *text =
+        json_string_value(json_array_get(json_object_get(table, column), (size_t)row));
+    return text != NULL ? text : "";
+}

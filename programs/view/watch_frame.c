@@ -1,0 +1,506 @@
+// Sections of the terminal's view, and their places on it.
+#include "view/watch_frame.h"
+
+#include <ctype.h>
+#include <langinfo.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/macros.h"
+#include "telemetry/text.h"
+#include "view/network_picture.h"
+
+// The place of the next line.
+typedef struct Cursor {
+    EsWatchFrame *frame;
+    EsRunView *view;
+    EsViewQuestion question;
+    int64_t round; // curves end here; 0: none. The question's is the newest with environments
+    int x, y, width, bottom; // `bottom` is the first line that is not ours
+} Cursor;
+
+// --- lines ---
+
+// Sets a line's text; what is foreign in it is made safe for the terminal.
+static void set_text(EsScreenLine *line, const char *raw) {
+    size_t length = 0, bytes = strlen(raw);
+    for (size_t at = 0; at < bytes;) {
+        const char *shown;
+        size_t n_shown;
+        at += es_text_next_shown(raw + at, bytes - at, &shown, &n_shown);
+        if (length + n_shown >= sizeof line->text) {
+            break;
+        }
+        memcpy(line->text + length, shown, n_shown);
+        length += n_shown;
+    }
+    line->text[length] = '\0';
+}
+
+// Adds a line.
+static void add_line(Cursor *cursor, EsLineStyle style, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add_line(Cursor *cursor, EsLineStyle style, const char *format, ...) {
+    if (cursor->y >= cursor->bottom || cursor->frame->n_lines == ES_WATCH_MAX_LINES) {
+        return;
+    }
+    char raw[ES_LINE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(raw, sizeof raw, format, arguments);
+    va_end(arguments);
+    EsScreenLine *line = &cursor->frame->lines[cursor->frame->n_lines++];
+    *line =
+        (EsScreenLine){.x = cursor->x, .y = cursor->y++, .width = cursor->width, .style = style};
+    set_text(line, raw);
+}
+
+// Adds n items of a line to `text`, which has room for `bytes`.
+static void append(char *text, size_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void append(char *text, size_t bytes, const char *format, ...) {
+    size_t length = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + length, bytes - length, format, arguments);
+    va_end(arguments);
+}
+
+static EsStatus read_table(Cursor *cursor, const char *name, json_t **table) {
+    return es_run_view_read(cursor->view, name, &cursor->question, table);
+}
+
+// Rows up to the round that is looked at.
+static int count_rows(const json_t *table, int64_t round) {
+    int n = es_table_n_rows(table);
+    while (round > 0 && n > 0 && es_column_real(table, "round", n - 1) > (double)round) {
+        n--;
+    }
+    return n;
+}
+
+// --- curves ---
+
+// The last values of a column as small bars, as many as fit.
+static void draw_sparkline(const json_t *table, const char *column, int n, int width, char *text,
+                           size_t bytes) {
+    static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char *const letters[] = {"_", ".", "-", "~", "=", "+", "*", "#"};
+    int is_utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+    double low = INFINITY, high = -INFINITY;
+    int first = ES_MAX(n - width, 0);
+    for (int i = first; i < n; i++) {
+        double value = es_column_real(table, column, i);
+        low = fmin(low, isfinite(value) ? value : low);
+        high = fmax(high, isfinite(value) ? value : high);
+    }
+    for (int i = first; i < n; i++) {
+        double value = es_column_real(table, column, i);
+        double share = (value - low) / (high - low); // NaN where all are equal, too
+        int level = isfinite(share) ? (int)(7.99 * share) : 3;
+        append(text, bytes, "%s",
+               !isfinite(value) ? " " : (is_utf8 ? blocks : letters)[ES_MIN(ES_MAX(level, 0), 7)]);
+    }
+}
+
+static void draw_curve(Cursor *cursor, const json_t *table, const char *column, const char *label,
+                       const char *format) {
+    int n = count_rows(table, cursor->round);
+    double last = es_column_real(table, column, n - 1);
+    if (isfinite(last)) {
+        char number[32], bars[ES_LINE_BYTES] = "";
+        snprintf(number, sizeof number, format, last);
+        draw_sparkline(table, column, n, ES_MIN(cursor->width - 23, 160), bars, sizeof bars);
+        add_line(cursor, ES_LINE_PLAIN, "%-11s%10s %s", label, number, bars);
+    }
+}
+
+static EsStatus draw_curves(Cursor *cursor) {
+    json_t *table = NULL;
+    ES_TRY(read_table(cursor, "curves", &table));
+    add_line(cursor, ES_LINE_TITLE, "Curves, by round");
+    if (es_table_n_rows(table) == 0) {
+        add_line(cursor, ES_LINE_PLAIN, "accuracy, reward and loss appear after the first round");
+    }
+    draw_curve(cursor, table, "accuracy", "accuracy", "%.2f %%");
+    draw_curve(cursor, table, "reward", "reward", "%.3f");
+    draw_curve(cursor, table, "loss", "loss", "%.4f");
+    draw_curve(cursor, table, "n_fossils", "fossils", "%.0f");
+    json_decref(table);
+    return ES_STATUS_OK;
+}
+
+static EsStatus draw_policy(Cursor *cursor) {
+    json_t *table = NULL;
+    ES_TRY(read_table(cursor, "updates", &table));
+    int n = count_rows(table, cursor->round);
+    if (n > 0) {
+        add_line(cursor, ES_LINE_TITLE, "Policy (PPO)");
+        double kl = es_column_real(table, "kl_divergence", n - 1);
+        double entropy = es_column_real(table, "entropy", n - 1);
+        add_line(cursor, kl > 0.1 || entropy < 0.1 ? ES_LINE_WARNING : ES_LINE_PLAIN,
+                 "entropy %.3f  KL %.4f  clipped %.2f  explained %.2f  gradient %.2f", entropy, kl,
+                 es_column_real(table, "clip_fraction", n - 1),
+                 es_column_real(table, "explained_variance", n - 1),
+                 es_column_real(table, "gradient_norm", n - 1));
+    }
+    json_decref(table);
+    return ES_STATUS_OK;
+}
+
+static EsStatus draw_time(Cursor *cursor) {
+    json_t *phases = NULL, *curves = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(read_table(cursor, "phases", &phases));
+    ES_TRY_GOTO(read_table(cursor, "curves", &curves));
+    char split[256] = "";
+    double total = 0;
+    int n = es_table_n_rows(phases), last = count_rows(curves, cursor->round) - 1;
+    for (int i = 0; i < n; i++) {
+        total += es_column_real(phases, "total_ms", i);
+    }
+    for (int i = 0; i < ES_MIN(n, 6); i++) {
+        append(split, sizeof split, "%s%s %.0f %%", i > 0 ? "  " : "",
+               es_column_text(phases, "phase", i),
+               100 * es_column_real(phases, "total_ms", i) / fmax(total, 1e-9));
+    }
+    if (last >= 0) {
+        add_line(cursor, ES_LINE_TITLE, "Speed, and where time goes");
+        add_line(cursor, ES_LINE_PLAIN, "%.2f s a round, %.0f steps/s  %s",
+                 es_column_real(curves, "seconds", last),
+                 es_column_real(curves, "steps_per_second", last), split);
+    }
+done:
+    json_decref(phases);
+    json_decref(curves);
+    return status;
+}
+
+// --- growth ---
+
+static EsStatus draw_environments(Cursor *cursor) {
+    json_t *table = NULL;
+    ES_TRY(read_table(cursor, "environments", &table));
+    int n = es_table_n_rows(table), per_line = ES_MAX(cursor->width / 12, 1);
+    add_line(cursor, ES_LINE_TITLE, "Environments: validation accuracy, seeds");
+    if (n == 0) {
+        add_line(cursor, ES_LINE_PLAIN, "they appear after the first recorded step");
+    }
+    for (int begin = 0; begin < ES_MIN(n, 4 * per_line); begin += per_line) {
+        char line[ES_LINE_BYTES] = "";
+        for (int i = begin; i < ES_MIN(begin + per_line, n); i++) {
+            int is_chosen = es_column_real(table, "env", i) == (double)cursor->question.env;
+            char cell[24];
+            snprintf(cell, sizeof cell, "%s%.0f:%.1f/%.0f", is_chosen ? ">" : "",
+                     es_column_real(table, "env", i),
+                     es_column_real(table, "validation_accuracy", i),
+                     es_column_real(table, "n_seeds", i));
+            append(line, sizeof line, "%-12s", cell);
+        }
+        add_line(cursor, ES_LINE_PLAIN, "%s", line);
+    }
+    if (n > 4 * per_line) {
+        add_line(cursor, ES_LINE_PLAIN, "and %d more", n - 4 * per_line);
+    }
+    json_decref(table);
+    return ES_STATUS_OK;
+}
+
+// Fills a lane: a letter for each part of the episode, '.' where the slot is empty.
+static void fill_lane(const json_t *stages, const char *slot, int n_steps, int width, char *lane) {
+    memset(lane, '.', (size_t)width);
+    lane[width] = '\0';
+    for (int i = 0; i < es_table_n_rows(stages); i++) {
+        const char *stage = es_column_text(stages, "to_stage", i);
+        if (strcmp(es_column_text(stages, "slot", i), slot) == 0) {
+            int begin = (int)(es_column_real(stages, "step", i) * width / ES_MAX(n_steps + 1, 1));
+            char letter = strcmp(stage, "DORMANT") == 0           ? '.'
+                          : isupper((unsigned char)stage[0]) != 0 ? stage[0]
+                                                                  : '?';
+            begin = ES_MIN(ES_MAX(begin, 0), width);
+            memset(lane + begin, letter, (size_t)(width - begin));
+        }
+    }
+}
+
+static EsStatus draw_lanes(Cursor *cursor) {
+    json_t *stages = NULL, *seeds = NULL, *contributions = NULL, *steps = NULL, *ends = NULL;
+    EsPicture picture = {.n_slots = 0};
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(read_table(cursor, "stages", &stages));
+    ES_TRY_GOTO(read_table(cursor, "seeds", &seeds));
+    ES_TRY_GOTO(read_table(cursor, "contributions", &contributions));
+    ES_TRY_GOTO(read_table(cursor, "steps", &steps));
+    ES_TRY_GOTO(read_table(cursor, "ends", &ends));
+    const EsEpisodeTables episode = {seeds, stages, contributions, steps, ends};
+    int last = es_episode_last_step(&episode), width = ES_MIN(cursor->width - 36, 200);
+    add_line(cursor, ES_LINE_TITLE, "Seeds of environment %lld, steps 0 to %d",
+             (long long)cursor->question.env, ES_MAX(last, 0));
+    for (int i = 0; i < es_table_n_rows(seeds); i++) {
+        es_picture_add_slot(&picture, es_column_text(seeds, "slot", i));
+    }
+    if (picture.n_slots == 0) {
+        add_line(cursor, ES_LINE_PLAIN, "no seed in this episode yet");
+    }
+    es_picture_set_step(&picture, &episode, last);
+    for (int i = 0; i < picture.n_slots && width > 4; i++) {
+        const EsPictureSlot *slot = &picture.slots[i];
+        char lane[208], worth[16] = "";
+        fill_lane(stages, slot->name, last, width, lane);
+        if (isfinite(slot->contribution)) {
+            snprintf(worth, sizeof worth, "%+.1f", slot->contribution);
+        }
+        add_line(cursor, ES_LINE_PLAIN, "%-6s%s %-12s %s", slot->name, lane, slot->blueprint,
+                 worth);
+    }
+done:
+    json_decref(stages);
+    json_decref(seeds);
+    json_decref(contributions);
+    json_decref(steps);
+    json_decref(ends);
+    return status;
+}
+
+static EsStatus draw_decisions(Cursor *cursor) {
+    json_t *table = NULL;
+    ES_TRY(read_table(cursor, "decisions", &table));
+    int n = es_table_n_rows(table), n_by_op[6] = {0};
+    static const char *const ops[] = {"WAIT",  "GERMINATE", "SET_ALPHA_TARGET",
+                                      "PRUNE", "FOSSILIZE", "ADVANCE"};
+    for (int i = 0; i < n; i++) {
+        for (size_t op = 0; op < ES_COUNT_OF(ops); op++) {
+            n_by_op[op] += strcmp(es_column_text(table, "op", i), ops[op]) == 0;
+        }
+    }
+    if (n > 0) {
+        char line[256] = "";
+        for (size_t op = 0; op < ES_COUNT_OF(ops); op++) {
+            if (n_by_op[op] > 0) {
+                append(line, sizeof line, "%s %d  ", ops[op], n_by_op[op]);
+            }
+        }
+        add_line(cursor, ES_LINE_TITLE, "Its decisions: %s", line);
+        int n_shown = cursor->bottom - cursor->y > 8 ? 3 : 1; // the log needs room, too
+        for (int i = ES_MAX(n - n_shown, 0); i < n; i++) {
+            add_line(cursor, ES_LINE_PLAIN, "step %3.0f  %s %s %s  probability %.2f",
+                     es_column_real(table, "step", i), es_column_text(table, "op", i),
+                     es_column_text(table, "slot", i), es_column_text(table, "blueprint", i),
+                     es_column_real(table, "confidence", i));
+        }
+    }
+    json_decref(table);
+    return ES_STATUS_OK;
+}
+
+// --- fits and proofs ---
+
+static EsStatus draw_rails(Cursor *cursor) {
+    json_t *epochs = NULL, *events = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(read_table(cursor, "epochs", &epochs));
+    ES_TRY_GOTO(read_table(cursor, "rails", &events));
+    int n = count_rows(epochs, cursor->round);
+    add_line(cursor, ES_LINE_TITLE, "Rails");
+    if (n == 0) {
+        add_line(cursor, ES_LINE_PLAIN, "off (configuration section [rails])");
+    } else {
+        static const char *const states[] = {"?", "closed", "open", "half open"};
+        int breaker = (int)fmin(fmax(es_column_real(epochs, "breaker", n - 1), 0), 3);
+        int is_careful = es_column_real(epochs, "is_conservative", n - 1) == 1;
+        draw_curve(cursor, epochs, "latency_ms", "epoch, ms", "%.1f");
+        add_line(cursor, breaker != 1 || is_careful ? ES_LINE_WARNING : ES_LINE_PLAIN,
+                 "breaker %s  mode %s  failed epochs %.0f", states[breaker],
+                 is_careful ? "conservative" : "normal", es_column_real(epochs, "n_failed", n - 1));
+    }
+    for (int i = 0; i < ES_MIN(es_table_n_rows(events), 4); i++) {
+        add_line(cursor, ES_LINE_PLAIN, "epoch %.0f  %s %s", es_column_real(events, "round", i),
+                 es_column_text(events, "name", i), es_column_text(events, "attributes", i));
+    }
+done:
+    json_decref(epochs);
+    json_decref(events);
+    return status;
+}
+
+static EsStatus draw_proofs(Cursor *cursor) {
+    json_t *depths = NULL, *predicates = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(read_table(cursor, "depths", &depths));
+    ES_TRY_GOTO(read_table(cursor, "predicates", &predicates));
+    int n = es_table_n_rows(predicates);
+    char line[256] = "";
+    add_line(cursor, ES_LINE_TITLE, "Proved, by actions of the episode (sample)");
+    for (int i = 0; i < es_table_n_rows(depths); i++) {
+        append(line, sizeof line, "%.0f: %.0f %%  ", es_column_real(depths, "depth", i),
+               100 * es_column_real(depths, "n_proved", i) / es_column_real(depths, "n", i));
+    }
+    add_line(cursor, ES_LINE_PLAIN, "%s", line[0] != '\0' ? line : "appears after the first round");
+    add_line(cursor, ES_LINE_TITLE, "Best and worst predicates");
+    for (int i = 0; i < n; i++) {
+        if (i < 3 || i >= n - 3) {
+            add_line(cursor, ES_LINE_PLAIN, "%-20s %5.1f %% of %.0f",
+                     es_column_text(predicates, "predicate", i),
+                     100 * es_column_real(predicates, "n_proved", i) /
+                         es_column_real(predicates, "n", i),
+                     es_column_real(predicates, "n", i));
+        }
+    }
+done:
+    json_decref(depths);
+    json_decref(predicates);
+    return status;
+}
+
+// --- events ---
+
+static EsStatus draw_anomalies(Cursor *cursor) {
+    json_t *table = NULL;
+    ES_TRY(read_table(cursor, "anomalies", &table));
+    int n = es_table_n_rows(table);
+    char line[256] = "";
+    for (int i = 0; i < ES_MIN(n, 4); i++) {
+        append(line, sizeof line, "%s%s %.0f", i > 0 ? "  " : "", es_column_text(table, "rule", i),
+               es_column_real(table, "n", i));
+    }
+    add_line(cursor, n > 0 ? ES_LINE_WARNING : ES_LINE_PLAIN, "Anomalies: %s",
+             n > 0 ? line : "all clear");
+    json_decref(table);
+    return ES_STATUS_OK;
+}
+
+static EsStatus draw_log(Cursor *cursor) {
+    json_t *table = NULL;
+    ES_TRY(read_table(cursor, "log", &table));
+    int n = ES_MIN(es_table_n_rows(table), 12);
+    if (n > 0) {
+        add_line(cursor, ES_LINE_TITLE, "Newest events (UTC)");
+    }
+    for (int i = 0; i < n; i++) {
+        char moment[16] = "";
+        double unix_time = es_column_real(table, "unix_time", i);
+        time_t seconds = fabs(unix_time) < 1e12 ? (time_t)unix_time : 0; // none where it is NaN
+        struct tm parts;
+        if (seconds != 0 && gmtime_r(&seconds, &parts) != NULL) {
+            strftime(moment, sizeof moment, "%H:%M:%S", &parts);
+        }
+        add_line(cursor, ES_LINE_PLAIN, "%s round %.0f  %s", moment,
+                 es_column_real(table, "round", i), es_column_text(table, "text", i));
+    }
+    json_decref(table);
+    return ES_STATUS_OK;
+}
+
+// --- the whole ---
+
+static const char keys[] =
+    "q quit  \xe2\x86\x90 \xe2\x86\x92 environment  \xe2\x86\x91 \xe2\x86\x93 "
+    "round  r replay  l live  ? help";
+static const char ascii_keys[] = "q quit  arrows: environment, round  r replay  l live  ? help";
+
+static EsStatus draw_title(Cursor *cursor, const EsWatchPosition *position) {
+    json_t *run = NULL;
+    ES_TRY(read_table(cursor, "run", &run));
+    double last = es_column_real(run, "last_round", 0), n_envs = es_column_real(run, "n_envs", 0);
+    const char *outcome = es_column_text(run, "outcome", 0);
+    cursor->frame->last_round = isfinite(last) ? (int64_t)last : 0;
+    cursor->frame->n_envs = isfinite(n_envs) ? (int64_t)n_envs : 1;
+    char at[64] = "";
+    if (position->round > 0) {
+        snprintf(at, sizeof at, "  [%s round %lld]", position->is_replay ? "replay," : "at",
+                 (long long)position->round);
+    }
+    add_line(cursor, ES_LINE_BAR, " %s  %s %s on %s  round %.0f of %.0f  %s%s",
+             es_column_text(run, "run_id", 0), es_column_text(run, "kind", 0),
+             es_column_text(run, "task", 0), es_column_text(run, "device", 0),
+             isfinite(last) ? last : 0, es_column_real(run, "n_rounds", 0),
+             outcome[0] != '\0' ? outcome : "going on", at);
+    json_decref(run);
+    return ES_STATUS_OK;
+}
+
+static void draw_help(Cursor *cursor) {
+    static const char *const lines[] = {
+        "q        quit; the run is not touched",
+        "left, right   the environment before, after; a: the most accurate",
+        "up, down      a round later, earlier; l: the newest, live",
+        "r        replay: all rounds from the first, one a second",
+        "Seeds    G germinated, T training, B blending, H holding, F fossilized,",
+        "         P pruned, E embargoed, R resetting, . empty; then its blueprint",
+        "         and its contribution in percent points",
+        "More: esper serve RUN shows all panels in the browser; docs/watching.md",
+    };
+    add_line(cursor, ES_LINE_TITLE, "Help");
+    for (size_t i = 0; i < ES_COUNT_OF(lines); i++) {
+        add_line(cursor, ES_LINE_PLAIN, "%s", lines[i]);
+    }
+}
+
+typedef struct Section {
+    const char *kinds;
+    int column; // 1: right, where there are two
+    EsStatus (*draw)(Cursor *cursor);
+} Section;
+
+static const Section sections[] = {
+    {"grow fit hosts prove", 0, draw_curves},
+    {"grow prove", 0, draw_policy},
+    {"grow fit hosts prove", 0, draw_time},
+    {"grow fit hosts", 0, draw_environments},
+    {"fit", 0, draw_rails},
+    {"prove", 0, draw_proofs},
+    {"grow fit", 1, draw_lanes},
+    {"grow fit", 1, draw_decisions},
+    {"grow fit hosts prove", 1, draw_anomalies},
+    {"grow fit hosts prove", 1, draw_log},
+};
+
+EsStatus es_watch_frame_draw(EsWatchFrame *frame, EsRunView *view, const EsWatchPosition *position,
+                             int width, int height) {
+    int is_plain = height == 0, n_columns = width >= 120 ? 2 : 1;
+    frame->n_lines = frame->is_old = 0;
+    Cursor cursor = {.frame = frame,
+                     .view = view,
+                     .question = {.round = position->round, .env = position->env},
+                     .round = position->round,
+                     .width = width,
+                     .bottom = is_plain ? ES_WATCH_MAX_LINES : height - 1};
+    cursor.question.n_points = 160;
+    ES_TRY(draw_title(&cursor, position));
+    ES_TRY(es_run_view_resolve(view, &cursor.question));
+    cursor.width = n_columns == 2 ? width / 2 - 1 : width;
+    int top = cursor.y;
+    for (size_t i = 0; i < ES_COUNT_OF(sections) && !position->wants_help; i++) {
+        if (n_columns == 2 && sections[i].column == 1 && cursor.x == 0) {
+            cursor.x = width / 2 + 1;
+            cursor.y = top;
+        }
+        if (strstr(sections[i].kinds, es_run_view_kind(view)) != NULL) {
+            ES_TRY(sections[i].draw(&cursor));
+        }
+    }
+    if (position->wants_help) {
+        draw_help(&cursor);
+    }
+    if (!is_plain) {
+        int is_utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+        cursor = (Cursor){.frame = frame, .y = height - 1, .width = width, .bottom = height};
+        add_line(&cursor, ES_LINE_BAR, " %s", is_utf8 ? keys : ascii_keys);
+    }
+    return ES_STATUS_OK;
+}
+
+void es_watch_frame_mark_old(EsWatchFrame *frame, const char *reason) {
+    if (!frame->is_old && frame->n_lines > 0) {
+        char raw[2 * ES_LINE_BYTES];
+        snprintf(raw, sizeof raw, " not up to date: %.*s %s", ES_LINE_BYTES / 2, reason,
+                 frame->lines[0].text);
+        set_text(&frame->lines[0], raw);
+        frame->is_old = 1;
+    }
+}

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# A run of 100,000 rounds, written through the hub and the SQLite sink, is a report in under two seconds.
+#
+# usage: long_run_test.sh PATH_TO_ESPER PATH_TO_MAKE_LONG_RUN ROUNDS SECONDS
+set -uo pipefail
+# shellcheck disable=SC2034 # script_test.sh reads it
+esper=$1
+make_long_run=$2
+rounds=$3
+limit=$4
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/../script_test.sh"
+cd "$folder" || exit 1
+"$make_long_run" long "$rounds" || fail "the run was not written"
+echo "$rounds rounds: $(stat -c %s long/run.db) bytes"
+# processor time, which other work on the machine does not stretch as it does the clock's
+TIMEFORMAT='%U %S %R'
+for command in "report long" "watch long"; do
+    # shellcheck disable=SC2086 # two words
+    { time run 0 $command; } 2> times.txt
+    read -r user system clock < times.txt
+    echo "esper $command: $user s and $system s of the processor, $clock s by the clock, limit $limit s"
+    awk "BEGIN { exit !($user + $system < $limit) }" ||
+        fail "esper $command took $user s and $system s of the processor, more than $limit s"
+done
+expect_part "the terminal" "$out" "round $rounds of $rounds"
+expect_part "the run in the report" "$(panel_text long/report.html summary)" \
+    " accuracy, last round $(ask_percent long "SELECT accuracy FROM rounds ORDER BY round DESC LIMIT 1") "
+finish

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# `esper report`: the file holds the numbers of run.db for every kind of run, needs nothing from outside, and shows names
+# from outside harmlessly.
+#
+# usage: report_test.sh PATH_TO_ESPER CONFIGS FIXTURES
+set -uo pipefail
+esper=$1
+configs=$2
+fixtures=$3
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/../script_test.sh"
+cd "$folder" || exit 1
+
+# plain FILE: its text, without tags, one line
+plain() { sed 's/<style>/\n&/; s/<\/style>/&\n/' "$1" | sed '/<style>/,/<\/style>/d' | sed 's/<[^>]*>/ /g' | tr -s ' \n' ' '; }
+
+expect_in_report() { # FILE TEXT
+    [[ $(plain "$1") == *"$2"* ]] || fail "$1 does not show \"$2\""
+}
+
+growth=(--config "$configs/tiny.ini" --rounds 3 --eval 4 --envs 4 --episode-steps 14 --threads 2 --quiet
+    "--evaluate.against=wait,random")
+run 0 grow "${growth[@]}" --out runs/a
+grow_out=$out
+run 0 grow "${growth[@]}" --seed 7 --out runs/b
+run 0 hosts --rounds 2 --threads 2 --quiet --out runs/hosts
+run 0 fit --data tiny --epochs 6 --epoch-batches 10 --candidates 2 --rails.on=on --rails.epoch_budget_ms=0.5 --quiet --out runs/fit
+run 0 prove train --config "$configs/prove_generated.ini" --rounds 5 --quiet --out runs/proofs
+
+# every kind: written where it says, whole, and with nothing to load
+for name in a hosts fit proofs; do
+    run 0 report "runs/$name"
+    expect_text "where the report is" "$out" "runs/$name/report.html"
+    report=runs/$name/report.html
+    [[ $(head -c 15 "$report") == "<!doctype html>" && $(tail -n 1 "$report") == *"</html>" ]] || fail "$report is not whole"
+    ! grep -qE '<script|src=|href=|url\(|@import|https?://' "$report" || fail "$report loads something"
+    expect_in_report "$report" "run $name"
+    expect_in_report "$report" "$(ask "runs/$name" "SELECT last_round || ' of ' || n_rounds FROM runs")"
+    for number in "max(accuracy)" "(SELECT accuracy FROM rounds ORDER BY round DESC LIMIT 1)"; do
+        value=$(ask_percent "runs/$name" "SELECT $number FROM rounds")
+        expect_in_report "$report" "$value"
+    done
+done
+
+# growth: the comparison has the means that `esper grow` prints, decisions and blueprints those of the database
+for policy in ppo wait random; do
+    mean=$(awk -v name=$policy '$1 == name { print $2; exit }' <<< "$grow_out")
+    expect_in_report runs/a/report.html " $policy $policy $mean "
+done
+expect_in_report runs/a/report.html "$(ask runs/a "SELECT blueprint || ' ' || count(*) FROM seeds GROUP BY blueprint ORDER BY count(*) DESC LIMIT 1")"
+expect_part "the grown networks" "$(panel_text runs/a/report.html topologies)" " $(ask runs/a "SELECT slot FROM seeds LIMIT 1") "
+
+# a fit: what its rails did, with its name in telemetry; the budget beside the latency
+rails=$(panel_text runs/fit/report.html rails)
+for words in "tolaria.epoch_budget_exceeded" " measured budget " "tolaria.training.latency_ms"; do
+    expect_part "the rails" "$rails" "$words"
+done
+
+# proofs: queries as they were asked
+expect_in_report runs/proofs/report.html "$(ask runs/proofs "SELECT query FROM event_proof_episode ORDER BY rowid DESC LIMIT 1" | tr -d '"')"
+
+# two runs that differ by their seed alone are one line with an interval; a third of another kind is its own
+run 0 report runs/a runs/b --out both.html
+expect_in_report both.html "a and 1 more seed"
+grep -q 'class="band c0"' both.html || fail "no interval over seeds"
+run 0 report runs/a runs/fit --out mixed.html
+! grep -q 'more seed' mixed.html || fail "a fit is no repetition of growth"
+! grep -q 'beside each other' mixed.html || fail "runs of two kinds are compared"
+[[ $(grep -c 'id="panel-curves"' mixed.html) == 2 ]] || fail "each of two kinds has curves of its own"
+
+# a report belongs to its run: it goes when the run goes
+run 0 runs --prune --yes runs/a
+[[ ! -e runs/a ]] || fail "runs/a is still there: $(ls runs/a)"
+
+# names from outside
+evil=$'x<script>alert(1)<img src=q>\x1b[31m&\xff"'
+mkdir -p strange
+run 0 hosts --rounds 1 --threads 2 --quiet --out "strange/$evil"
+run 0 report "strange/$evil" --out strange.html
+! grep -qF '<script' strange.html || fail "markup of a name is in the report"
+! grep -qF '<img' strange.html || fail "an image of a name is in the report"
+! LC_ALL=C grep -q $'\x1b' strange.html || fail "an escape of a name is in the report"
+grep -qF 'x&lt;script&gt;alert(1)' strange.html || fail "the name is not shown"
+iconv -f utf-8 -t utf-8 strange.html > /dev/null || fail "the report is not UTF-8"
+
+# runs of all earlier schemas
+for fixture in "$fixtures"/*.tar.gz; do
+    name=$(basename "$fixture" .tar.gz)
+    mkdir "$name"
+    tar xzf "$fixture" -C "$name"
+    old=$(dirname "$(find "$name" -name run.db)")
+    run 0 report "$old" --out "$name.html"
+    expect_in_report "$name.html" "$(ask "$old" "SELECT last_round || ' of ' || n_rounds FROM runs")"
+    grep -q 'class="line c0"' "$name.html" || fail "$name.html has no curve"
+done
+
+# mistakes
+run 2 report
+run 2 report no-such-run
+expect_part "the message" "$err" "no-such-run"
+run 2 report strange
+run 0 report --help
+expect_part "the help" "$out" "--out FILE"
+finish

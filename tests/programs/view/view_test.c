@@ -1,0 +1,392 @@
+// Parts of views: escapes, numbers for people, scales, gaps in lines, the state of slots at a step,
+// and tables of a real database, in buckets and out of old schemas.
+#include <sqlite3.h>
+#include <sys/stat.h>
+
+#include "es_test.h"
+#include "telemetry/sample_run.h"
+#include "telemetry/text.h"
+#include "temp_folder.h"
+#include "view/chart.h"
+#include "view/network_picture.h"
+#include "view/panels.h"
+#include "view/run_view.h"
+#include "view/watch_frame.h"
+
+// The text as a string, for strstr; good until the next call.
+static const char *string_of(EsText *text) {
+    EXPECT_STATUS(text->status, OK);
+    es_text_add(text, "", 1);
+    return text->bytes;
+}
+
+static void expect_html(const char *foreign, const char *expected) {
+    EsText text = {0};
+    es_html_add(&text, foreign);
+    EXPECT_TEXT(string_of(&text), expected);
+    es_text_destroy(&text);
+}
+
+TEST(foreign_text_is_harmless) {
+    expect_html("plain_name-1 (x)", "plain_name-1 (x)");
+    expect_html("<script>alert('a & \"b\"')</script>",
+                "&lt;script&gt;alert(&#39;a &amp; &quot;b&quot;&#39;)&lt;/script&gt;");
+    expect_html("a\x1b[31m\x07z", "a\xef\xbf\xbd[31m\xef\xbf\xbdz");
+    expect_html("\xe2\x80\xae"
+                "x",
+                "\xef\xbf\xbd"
+                "x"); // right-to-left override
+    expect_html("\xff\xc3", "\xef\xbf\xbd\xef\xbf\xbd");
+    expect_html("gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f");
+    expect_html("back\\slash", "back\\slash");
+    expect_html("", "");
+}
+
+static void expect_number(double value, int n_digits, const char *expected) {
+    EsText text = {0};
+    es_html_number(&text, value, n_digits);
+    EXPECT_TEXT(string_of(&text), expected);
+    es_text_destroy(&text);
+}
+
+TEST(numbers_for_people) {
+    expect_number(0, 4, "0");
+    expect_number(NAN, 4, "\xe2\x80\x93");
+    expect_number(INFINITY, 4, "\xe2\x88\x9e");
+    expect_number(62.4375, 4, "62.44");
+    expect_number(-3.403, 4,
+                  "\xe2\x88\x92"
+                  "3.403");
+    expect_number(12, 4, "12");
+    expect_number(147507.2, 3,
+                  "147\xe2\x80\xaf"
+                  "507");
+    expect_number(1234567, 9,
+                  "1\xe2\x80\xaf"
+                  "234\xe2\x80\xaf"
+                  "567");
+    expect_number(0.0123, 3, "0.0123");
+    expect_number(0.5, 4, "0.500");
+    expect_number(-0.0004, 4,
+                  "\xe2\x88\x92"
+                  "0.0004000");
+    expect_number(-1e-7, 3,
+                  "\xe2\x88\x92"
+                  "1.00e-07");
+    expect_number(1e-7, 3, "1.00e-07");
+    expect_number(1e20, 3, "1.00e+20");
+}
+
+static int count(const char *text, const char *part) {
+    int n = 0;
+    for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) {
+        n++;
+    }
+    return n;
+}
+
+TEST(lines_have_gaps_bands_and_labels) {
+    const double x[] = {1, 2, 3, 4, 5}, y[] = {10, 20, NAN, 40, 50};
+    const double low[] = {5, 15, NAN, 35, 45}, high[] = {15, 25, NAN, 45, 60};
+    const EsSeries series[] = {{.label = "a<b", .x = x, .y = y, .low = low, .high = high, .n = 5},
+                               {.label = "c", .x = x, .y = x, .n = 5, .colour = 1}};
+    EsText text = {0};
+    es_chart_lines(
+        &text,
+        &(EsChart){
+            .title = "Accuracy", .unit = "%", .x_label = "round", .series = series, .n_series = 2});
+    const char *html = string_of(&text);
+    EXPECT(strstr(html, "data-y=\"0 60 208 12\"") != NULL); // round ends around 1 to 60
+    EXPECT(strstr(html, "last: a&lt;b 50, c 5\"") != NULL);
+    EXPECT(strstr(html, "a<b") == NULL);
+    const char *line = strstr(html, "<path class=\"line c0\"");
+    EXPECT(line != NULL && strchr(line, 'M') != NULL);
+    char first[200];
+    snprintf(first, sizeof first, "%.*s", (int)(strchr(line, '>') - line), line);
+    EXPECT_EQ(count(first, "M"), 2);           // the gap
+    EXPECT_EQ(count(html, "class=\"band"), 2); // on both sides of it
+    EXPECT_EQ(count(html, "<li>"), 2);
+    EXPECT(strstr(html, ">round</text>") != NULL);
+    es_text_destroy(&text);
+}
+
+TEST(charts_of_awkward_numbers) {
+    const double x[] = {7}, y[] = {0}, nothing[] = {NAN}, huge[] = {1e300}, none[] = {-0.0};
+    const double *all[] = {y, nothing, huge, none};
+    for (size_t i = 0; i < ES_COUNT_OF(all); i++) {
+        const EsSeries series = {.label = "s", .x = x, .y = all[i], .n = 1};
+        EsText text = {0};
+        es_chart_lines(
+            &text,
+            &(EsChart){
+                .title = "t", .unit = "", .x_label = "round", .series = &series, .n_series = 1});
+        const char *html = string_of(&text);
+        EXPECT(strstr(html, "nan") == NULL && strstr(html, "inf") == NULL);
+        EXPECT_EQ(count(html, "<circle"), all[i] == nothing ? 0 : 1);
+        EXPECT_EQ(strstr(html, "Nothing recorded yet") != NULL, all[i] == nothing);
+        es_text_destroy(&text);
+    }
+    EsText text = {0};
+    es_chart_lines(&text, &(EsChart){.title = "t", .unit = "", .x_label = "round"});
+    EXPECT(strstr(string_of(&text), "Nothing recorded yet") != NULL);
+    es_text_destroy(&text);
+}
+
+TEST(bars_of_both_signs) {
+    const EsBar bars[] = {
+        {"more", 10, 8, 12, NULL}, {"less", -5, NAN, NAN, "x"}, {"-", NAN, NAN, NAN, NULL}};
+    EsText text = {0};
+    es_chart_bars(&text, "Terms", "points", bars, 3);
+    const char *html = string_of(&text);
+    EXPECT_EQ(count(html, "class=\"bar\""), 2);
+    EXPECT_EQ(count(html, "class=\"whisker\""), 1);
+    EXPECT(strstr(html, "\xe2\x88\x92"
+                        "5 x<") != NULL);
+    EXPECT(strstr(html, "nan") == NULL && strstr(html, "width=\"-") == NULL);
+    es_text_destroy(&text);
+}
+
+// --- slots ---
+
+TEST(slots_are_in_the_order_of_the_host) {
+    EsPicture picture = {.n_slots = 0};
+    es_picture_add_list(&picture, "r0c1,r1c0,, r0c0,all,r0c1,r-1c0,r0c1x,rc");
+    EXPECT_EQ(picture.n_slots, 3);
+    EXPECT_TEXT(picture.slots[0].name, "r0c0");
+    EXPECT_TEXT(picture.slots[1].name, "r1c0");
+    EXPECT_TEXT(picture.slots[2].name, "r0c1");
+    for (int i = 0; i < 100; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "r0c%d", i);
+        es_picture_add_slot(&picture, name);
+    }
+    EXPECT_EQ(picture.n_slots, ES_PICTURE_MAX_SLOTS);
+}
+
+TEST(a_slot_at_a_step) {
+    json_t *seeds =
+        json_pack("{s:[s,s], s:[s,s], s:[i,i], s:[i,n], s:[i,i], s:[f,n]}", "slot", "r0c0", "r0c0",
+                  "blueprint", "norm", "conv_heavy", "germinated_step", 2, 20, "fossilized_step",
+                  99, "n_parameters", 8, 90, "contribution", 1.5);
+    json_t *stages =
+        json_pack("{s:[i,i,i,i,i], s:[s,s,s,s,s], s:[s,s,s,s,s], s:[f,f,f,f,f]}", "step", 2, 4, 8,
+                  10, 20, "slot", "r0c0", "r0c0", "r0c0", "r0c0", "r0c0", "to_stage", "TRAINING",
+                  "BLENDING", "PRUNED", "DORMANT", "GERMINATED", "alpha", 0.0, 0.0, 1.0, 0.0, 0.0);
+    json_t *contributions =
+        json_pack("{s:[i], s:[s], s:[f]}", "step", 6, "slot", "r0c0", "contribution", -2.5);
+    const EsEpisodeTables episode = {seeds, stages, contributions, NULL, NULL};
+    EsPicture picture = {.n_slots = 0};
+    EsPictureSlot *slot = &picture.slots[0];
+    es_picture_add_slot(&picture, "r0c0");
+    es_picture_set_step(&picture, &episode, 1);
+    EXPECT_TEXT(slot->stage, ""); // not yet
+    es_picture_set_step(&picture, &episode, 3);
+    EXPECT_TEXT(slot->stage, "TRAINING");
+    EXPECT_TEXT(slot->blueprint, "norm");
+    EXPECT(slot->is_alpha_exact && isnan(slot->contribution));
+    es_picture_set_step(&picture, &episode, 6); // half of the blend, which is not recorded
+    EXPECT_TEXT(slot->stage, "BLENDING");
+    EXPECT_NEAR(slot->alpha, 0.5, 1e-12);
+    EXPECT(!slot->is_alpha_exact);
+    EXPECT_NEAR(slot->contribution, -2.5, 1e-12);
+    es_picture_set_step(&picture, &episode, 12);
+    EXPECT_TEXT(slot->stage, ""); // pruned
+    es_picture_set_step(&picture, &episode, 25);
+    EXPECT_TEXT(slot->blueprint, "conv_heavy");
+    EXPECT(isnan(slot->contribution)); // that one was of the seed before
+    EXPECT_EQ(es_episode_last_step(&episode), 20);
+    json_decref(seeds);
+    json_decref(stages);
+    json_decref(contributions);
+}
+
+// --- tables ---
+
+static EsRunView *open_sample(const char *folder, int n_rounds) {
+    char path[4096];
+    EsRunView *view = NULL;
+    mkdir(folder, 0777);
+    snprintf(path, sizeof path, "%s/run.db", folder);
+    EXPECT_STATUS(write_sample_run(path, n_rounds), OK);
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    return view;
+}
+
+TEST(curves_in_buckets) {
+    const char *folder = temp_path("run");
+    EsRunView *view = open_sample(folder, 100);
+    json_t *table = NULL;
+    EXPECT_STATUS(es_run_view_read(view, "curves", &(EsViewQuestion){0}, &table), OK);
+    EXPECT_EQ(es_table_n_rows(table), 100);
+    json_decref(table);
+    EXPECT_STATUS(es_run_view_read(view, "curves", &(EsViewQuestion){.n_points = 30}, &table), OK);
+    EXPECT_EQ(es_table_n_rows(table), 25); // four rounds each
+    EXPECT_EQ((int)es_column_real(table, "round", 0), 4);
+    EXPECT_EQ((int)es_column_real(table, "round", 24), 100);
+    EXPECT_EQ((int)es_column_real(table, "n", 24), 4);
+    json_decref(table);
+    EXPECT_STATUS(es_run_view_read(view, "curves; DROP TABLE meta", &(EsViewQuestion){0}, &table),
+                  ARGUMENT);
+    es_run_view_close(view);
+}
+
+TEST(every_table_can_be_read) {
+    const char *folder = temp_path("run");
+    EsRunView *view = open_sample(folder, 3);
+    for (int i = 0; i < es_view_table_count(); i++) {
+        json_t *table = NULL;
+        const char *name = es_view_table_name(i);
+        EXPECT_STATUS(es_run_view_read(view, name, &(EsViewQuestion){0}, &table), OK);
+        // a query that the schema refuses has no columns
+        if (json_object_size(table) == 0) {
+            ES_TEST_FAIL("table %s does not fit the schema", name);
+        }
+        EXPECT(es_view_table_help(i)[0] != '\0');
+        json_decref(table);
+    }
+    es_run_view_close(view);
+}
+
+// Changes the database of a run.
+static void change(const char *folder, const char *sql) {
+    char path[4200];
+    sqlite3 *db = NULL;
+    snprintf(path, sizeof path, "%s/run.db", folder);
+    EXPECT_EQ(sqlite3_open(path, &db), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+// The first line of a frame that contains `part`; "" when there is none.
+static const char *line_with(const EsWatchFrame *frame, const char *part) {
+    for (int i = 0; i < frame->n_lines; i++) {
+        if (strstr(frame->lines[i].text, part) != NULL) {
+            return frame->lines[i].text;
+        }
+    }
+    return "";
+}
+
+TEST(a_frame_ends_at_its_round) {
+    const char *folder = temp_path("run");
+    static EsWatchFrame frame;
+    es_run_view_close(open_sample(folder, 6));
+    // environments were recorded up to round 2 only, and a time and a loss are missing
+    change(folder, "DELETE FROM event_env_stepped WHERE round > 2;\n"
+                   "UPDATE event_seed_germinated SET unix_time = NULL;\n"
+                   "UPDATE event_round_completed SET loss = NULL WHERE round = 3");
+    EsRunView *view = NULL;
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EsWatchPosition position = {.env = -1};
+    EXPECT_STATUS(es_watch_frame_draw(&frame, view, &position, 80, 0), OK);
+    EXPECT(strstr(line_with(&frame, "accuracy  "), "62.50 %") != NULL); // of round 6
+    EXPECT(line_with(&frame, "germinated")[0] != '\0');
+    position.round = 4;
+    EXPECT_STATUS(es_watch_frame_draw(&frame, view, &position, 80, 0), OK);
+    EXPECT(strstr(line_with(&frame, "accuracy  "), "58.50 %") != NULL);
+    es_run_view_close(view);
+    // an old frame says so, once, and shows nothing that commands the terminal
+    es_watch_frame_mark_old(&frame, "gone\x1b[31m");
+    es_watch_frame_mark_old(&frame, "gone twice");
+    EXPECT(strncmp(frame.lines[0].text, " not up to date: gone", 21) == 0);
+    EXPECT(strstr(frame.lines[0].text, "twice") == NULL);
+    EXPECT(strchr(frame.lines[0].text, '\x1b') == NULL);
+    EXPECT(strstr(frame.lines[0].text, "[at round 4]") != NULL);
+}
+
+TEST(an_earlier_schema_lacks_tables) {
+    const char *folder = temp_path("run");
+    es_run_view_close(open_sample(folder, 2));
+    change(folder, "DROP TABLE event_phase_profiled");
+    EsRunView *view = NULL;
+    json_t *table = NULL;
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_run_view_read(view, "phases", &(EsViewQuestion){0}, &table), OK);
+    EXPECT_EQ(es_table_n_rows(table), 0);
+    EXPECT(isnan(es_column_real(table, "total_ms", 0)));
+    EXPECT_TEXT(es_column_text(table, "phase", 0), "");
+    json_decref(table);
+    es_run_view_close(view);
+    EXPECT_STATUS(es_run_view_open("/dev/null/none", &view), INPUT);
+}
+
+// --- means over runs ---
+
+// The points of the first line of a chart: how many, and how many changes of height they have.
+static void count_points(const char *html, int *n_points, int *n_changes) {
+    const char *at = strstr(html, "<path class=\"line c");
+    double x, y, before = NAN;
+    *n_points = *n_changes = 0;
+    at = at != NULL ? strstr(at, " d=\"") : NULL;
+    for (at = at != NULL ? at + 4 : ""; sscanf(at, "%*1[ML]%lf %lf", &x, &y) == 2;) {
+        *n_changes += *n_points > 0 && y != before;
+        before = y;
+        ++*n_points;
+        at += 1 + strcspn(at + 1, "ML\"");
+    }
+}
+
+// The accuracy of two sample runs; returns the number of lines. Of the first of them: its points,
+// changes of height, and the end of its axis.
+static int draw_two(const char *first, const char *second, int *n_points, int *n_changes,
+                    double *last_x) {
+    EsRunView *views[2] = {NULL, NULL};
+    EsText text = {0};
+    double first_x = 0;
+    EXPECT_STATUS(es_run_view_open(first, &views[0]), OK);
+    EXPECT_STATUS(es_run_view_open(second, &views[1]), OK);
+    const EsPanelInput input = {views, 2, {.env = -1}, -1};
+    EXPECT_STATUS(
+        es_panel_draw_curve(&input, &text, "curves", "accuracy", "Accuracy", "percent", 0), OK);
+    const char *html = string_of(&text);
+    const char *x = strstr(html, "data-x=\"");
+    EXPECT(x != NULL && sscanf(x, "data-x=\"%lf %lf", &first_x, last_x) == 2);
+    count_points(html, n_points, n_changes);
+    int n = count(html, "<li>"); // of the legend
+    es_text_destroy(&text);
+    es_run_view_close(views[0]);
+    es_run_view_close(views[1]);
+    return n;
+}
+
+TEST(a_mean_over_seeds_of_different_length) {
+    char folders[2][4096];
+    double last_x = 0;
+    int n_points, n_changes;
+    snprintf(folders[0], sizeof folders[0], "%s", temp_path("long"));
+    snprintf(folders[1], sizeof folders[1], "%s", temp_path("short"));
+    es_run_view_close(open_sample(folders[0], 1000));
+    es_run_view_close(open_sample(folders[1], 700));
+    change(folders[0], "UPDATE event_round_completed SET accuracy = 50, accuracy_std = 0");
+    change(folders[1], "UPDATE event_round_completed SET accuracy = 90, accuracy_std = 0");
+    // runs of one seed are two lines
+    EXPECT_EQ(draw_two(folders[0], folders[1], &n_points, &n_changes, &last_x), 2);
+    change(folders[1], "UPDATE event_run_started SET seed = seed + 1");
+    // buckets of five and of three rounds: the mean is 70 as long as both go on, then 50
+    EXPECT_EQ(draw_two(folders[0], folders[1], &n_points, &n_changes, &last_x), 1);
+    EXPECT_EQ(n_points, 200);
+    EXPECT_EQ(n_changes, 1);
+    EXPECT(last_x >= 1000);
+}
+
+TEST(the_last_round_is_no_mean) {
+    const char *folder = temp_path("run");
+    es_run_view_close(open_sample(folder, 1000));
+    change(folder, "UPDATE event_round_completed SET accuracy = round / 10.0");
+    EsRunView *view = NULL;
+    json_t *table = NULL;
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_run_view_read(view, "last", &(EsViewQuestion){0}, &table), OK);
+    EXPECT_EQ((int)es_column_real(table, "accuracy", 0), 100);
+    json_decref(table);
+    es_run_view_close(view);
+}
+
+TEST(a_database_of_something_else_is_refused) {
+    const char *folder = temp_path("run");
+    EsRunView *view = NULL;
+    es_run_view_close(open_sample(folder, 2));
+    change(folder, "DROP VIEW runs");
+    EXPECT_STATUS(es_run_view_open(folder, &view), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "not of a run");
+}

@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# `esper watch` in terminals of 80 x 24 and 160 x 50, by tmux: numbers of run.db, keys, a live run, replay, a terminal that
+# changes its size; and plain lines without a terminal.
+#
+# usage: watch_test.sh PATH_TO_ESPER CONFIGS
+# shellcheck disable=SC2317 # functions that wait_until calls
+set -uo pipefail
+esper=$1
+configs=$2
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/../script_test.sh"
+cd "$folder" || exit 1
+export LC_ALL=C.UTF-8
+
+run 0 grow --config "$configs/tiny.ini" --rounds 3 --eval 0 --envs 4 --episode-steps 14 --threads 2 --quiet --out grown
+run 0 fit --data tiny --epochs 6 --epoch-batches 10 --candidates 2 --rails.on=on --rails.epoch_budget_ms=0.5 --quiet --out fit
+run 0 prove train --config "$configs/prove_generated.ini" --rounds 5 --quiet --out proofs
+run 0 hosts --rounds 2 --threads 2 --quiet --out hosts
+
+# plain lines, without a terminal
+for name in grown fit proofs hosts; do
+    run 0 watch $name
+    expect_part "the lines of $name" "$out" "$name  "
+    accuracy=$(ask_percent $name "SELECT accuracy FROM rounds ORDER BY round DESC LIMIT 1")
+    expect_part "the lines of $name" "$out" "$accuracy"
+    [[ $out != *$'\x1b'* ]] || fail "$name: escapes without a terminal"
+done
+run 0 watch fit
+expect_part "rails" "$out" "tolaria.epoch_budget_exceeded"
+run 0 watch proofs
+best=$(ask proofs "SELECT substr(query, 1, instr(query, '(') - 1) || ' ' || printf('%.1f %% of %d', sum(is_proved) * 100.0 / count(*), count(*))
+    FROM event_proof_episode WHERE label = 1 GROUP BY substr(query, 1, instr(query, '(') - 1)
+    ORDER BY sum(is_proved) * 1.0 / count(*) DESC, count(*) DESC LIMIT 1")
+expect_part "the best predicate" "$(tr -s ' ' <<< "${out#*Best and worst predicates}")" "$best"
+run 2 watch
+run 2 watch no-such-run
+
+# a name that would command the terminal
+evil=$'a\x1b[31mb'
+run 0 hosts --rounds 1 --threads 2 --quiet --out "$evil"
+run 0 watch "$evil"
+[[ $out != *$'\x1b'* ]] || fail "a name commands the terminal"
+
+run 0 watch --help
+if ! command -v tmux > /dev/null; then
+    echo "skipped: no tmux for the terminals"
+    ((n_failed == 0)) && exit 77
+    finish
+fi
+if [[ $(ldd "$esper") != *ncurses* ]]; then
+    echo "skipped: no ncurses in this build"
+    ((n_failed == 0)) && exit 77
+    finish
+fi
+
+socket=esper-watch-$$
+terminal() { tmux -L "$socket" -f /dev/null "$@"; }
+trap 'terminal kill-server 2> /dev/null; rm -rf "$folder"' EXIT
+shown() { terminal capture-pane -p -t watch; }
+
+# wait_until MESSAGE COMMAND...: until it succeeds, at most 60 s
+wait_until() {
+    local i
+    for ((i = 0; i < 600; i++)); do
+        "${@:2}" && return 0
+        sleep 0.1
+    done
+    fail "$1: $(shown)"
+}
+
+shows() { [[ $(shown) == *"$1"* ]]; }
+keys_are_in_line() { [[ $(shown | wc -l) == "$1" && $(shown | tail -1) == *"q quit"* ]]; }
+is_up_to_date() { ! shows "not up to date" && shows "round 3 of 3"; }
+has_round() { (($(ask "$1" "SELECT count(*) FROM rounds" 2> /dev/null || echo 0) > 0)); }
+round_shown() { shown | sed -n '1s/.*round \([0-9]*\) of.*/\1/p'; }
+is_past() { (($(round_shown) > $1)); }
+
+# wait_for TEXT: until the screen shows it
+wait_for() { wait_until "the screen does not show \"$1\"" shows "$1"; }
+
+# open_terminal COLUMNS LINES ARGUMENTS...
+open_terminal() {
+    terminal new-session -d -s watch -x "$1" -y "$2" "TERM=screen-256color '$esper' watch ${*:3}; echo over; sleep 60"
+}
+
+for size in "80 24" "160 50"; do
+    read -r columns lines <<< "$size"
+    open_terminal "$columns" "$lines" grown
+    wait_for "round 3 of 3"
+    wait_for "$(ask_percent grown "SELECT accuracy FROM rounds WHERE round = 3")"
+    wait_for "q quit"
+    wait_for "Seeds of environment"
+    wait_for "Anomalies"
+    [[ $(shown | wc -l) == "$lines" ]] || fail "$size: $(shown | wc -l) lines"
+    (($(shown | awk '{ print length }' | sort -n | tail -1) <= columns)) || fail "$size: a line is too long"
+    [[ $(shown | tail -1) == *"q quit"* ]] || fail "$size: the keys are not at the bottom: $(shown | tail -1)"
+    # an earlier round, and back
+    terminal send-keys -t watch Down
+    wait_for "[at round 2]"
+    wait_for "$(ask_percent grown "SELECT accuracy FROM rounds WHERE round = 2")"
+    terminal send-keys -t watch l
+    wait_for "$(ask_percent grown "SELECT accuracy FROM rounds WHERE round = 3")"
+    # an environment
+    terminal send-keys -t watch Right Right
+    wait_for "Seeds of environment 1"
+    terminal send-keys -t watch '?'
+    wait_for "G germinated"
+    terminal send-keys -t watch '?'
+    # replay
+    terminal send-keys -t watch r
+    wait_for "[replay, round 1]"
+    wait_for "[replay, round 2]"
+    # another size
+    terminal resize-window -t watch -x 100 -y 30
+    wait_until "$size: not drawn anew after a change of size" keys_are_in_line 30
+    # a database that cannot be read for a while: the last frame stays, and says so
+    terminal send-keys -t watch l
+    accuracy=$(ask_percent grown "SELECT accuracy FROM rounds WHERE round = 3")
+    wait_for "$accuracy"
+    mv grown/run.db away.db
+    wait_for "not up to date"
+    wait_for "$accuracy"
+    mv away.db grown/run.db
+    wait_until "$size: not read again" is_up_to_date
+    terminal send-keys -t watch q
+    wait_for "over"
+    terminal kill-session -t watch
+done
+
+# a run that is going on
+"$esper" hosts --rounds 100000 --threads 1 --quiet --out live > /dev/null 2>&1 &
+live=$!
+wait_until "the run does not begin" has_round live
+open_terminal 80 24 live
+wait_for "going on"
+wait_until "rounds do not go on" is_past "$(round_shown)"
+kill -INT $live
+wait $live
+wait_for "interrupted"
+# Ctrl-C ends it, and the terminal is as it was
+terminal send-keys -t watch C-c
+wait_for "over"
+finish
