@@ -9,7 +9,7 @@ gathering and converting images is left out here, in the peer's favour.
   CPU    E separate models or all E in one model of grouped convolutions, each in both memory layouts
   CUDA   one grouped model, both layouts, every step launched anew or replayed from a CUDA graph; with
          --precision bf16 by autocast over f32 weights, or bf16 weights under f32 masters. SGD is fused.
-  --compile adds torch.compile to each (replayed on CUDA)
+  --compile best adds torch.compile to the best of them, --compile all to each (replayed on CUDA)
 
 Each way lives in a process of its own, forked from one that has imported PyTorch and never touches CUDA, and one
 at a time is at work. So a way that fails in any manner (an exception, a CUDA error that spoils its process, a
@@ -65,7 +65,8 @@ def parse():
                         help="seconds that a way may take to open the device, to build, to calibrate, or to measure\n"
                              f"beyond its windows; {COMPILE_FACTOR} times that when compiled; default: %(default)s")
     parser.add_argument("--separate", action="store_true", help="CUDA: also E separate models")
-    parser.add_argument("--compile", action="store_true", help="also with torch.compile (minutes)")
+    parser.add_argument("--compile", choices=["none", "best", "all"], default="none",
+                        help="also with torch.compile: the best of the other ways (a minute), or all (many minutes)")
     parser.add_argument("--serve", action="store_true",
                         help="read numbers of hosts from standard input, one a line; answer each with a line.\n"
                              "When the number changes all ways are tried anew; where none works, the answer has "
@@ -80,7 +81,7 @@ def ways_of(options, n_hosts):
         models if n_hosts > 1 else ["separate"],  # one group is the plain model
         ["nchw", "channels_last"],
         ["f32"] if not is_narrow else ["autocast", "master"] if on_cuda else ["autocast"],
-        [False, True] if options.compile else [False],
+        [False] if options.compile == "none" else [False, True],
         ["graph", "eager"] if on_cuda else ["eager"])]
     # launching what was compiled is no faster than replaying it
     return [way for way in ways if not (on_cuda and way.is_compiled and way.mode == "eager")]
@@ -341,6 +342,7 @@ class Peer:
         self.children = {}  # by name of the way, as are the others: those that are alive
         self.rates = {}     # the median of what was measured last
         self.failed = {}    # why
+        self.ways = {}
 
     def drop(self, name):
         self.children.pop(name).end()
@@ -362,20 +364,31 @@ class Peer:
     def start(self):
         """Start and open a child for each way that has not failed. There must be no children."""
         options, self.rates = self.options, {}
-        for way in ways_of(options, self.n_hosts):
-            limit_s = options.way_limit * (COMPILE_FACTOR if way.is_compiled else 1)
-            if name_of(way, options) not in self.failed:
-                trainer = Trainer(options, way, self.n_hosts)
-                self.children[name_of(way, options)] = Child(trainer, limit_s, options.seconds)
+        for way in sorted(ways_of(options, self.n_hosts), key=lambda way: way.is_compiled):
+            name, limit_s = name_of(way, options), options.way_limit * (COMPILE_FACTOR if way.is_compiled else 1)
+            self.ways[name] = way
+            if name not in self.failed:
+                self.children[name] = Child(Trainer(options, way, self.n_hosts), limit_s, options.seconds)
         for child in self.children.values():  # seconds each on a GPU, hence together: nothing is measured yet
             child.send("open")
         for name in list(self.children):
             with self.naming_failure(name) as child:
                 child.receive()
 
+    def is_hopeless(self, name):
+        """Whether it is compiled, and the best that is not compiled computes in another way."""
+        plain = [other for other in self.rates if not self.ways[other].is_compiled]
+        if self.options.compile != "best" or not self.ways[name].is_compiled or not plain:
+            return False
+        best = self.ways[max(plain, key=self.rates.get)]
+        return self.ways[name]._replace(is_compiled=False, mode=best.mode) != best
+
     def survey(self):
         """Try each way briefly and end those that cannot be the best."""
-        for name in list(self.children):
+        for name in list(self.children):  # those that are compiled come last
+            if self.is_hopeless(name):
+                self.drop(name)
+                continue
             with self.naming_failure(name) as child:
                 child.ask("build")
                 child.ask("calibrate")
