@@ -12,7 +12,7 @@ BUILD_TYPE ?= Release
 list:
 	@sed -n 's/^## \([a-z-]*\): /\1\t/p' $(MAKEFILE_LIST) | expand -t 21
 
-## demo: build, train a policy that grows small networks, compare it with static ones, fit one to real images, train one that proves; a minute and a half on two AVX-512 cores
+## demo: build, train a policy that grows small networks, compare it with static ones, fit one to real images, train one that proves; two minutes on two AVX-512 cores
 demo: build
 	@tools/demo $(BUILD)/programs/esper
 
@@ -55,15 +55,21 @@ test-emulated: emulated
 	@# last thread first: code that depends on the order is missing a barrier
 	@ES_CUDA_ORDER=reverse ctest --test-dir build-emulated --output-on-failure -j$(JOBS) -L gpu
 
-# all that growth on a GPU does for the first time; single operations are in test-emulated
-emulated_short := emulation cuda_matrix fused_known fused_host fused_seed fused_share growth_device growth_device_rules grow_episode_device \
-	decision_device policy_inference ppo_parity fit_api
+# all that growth on a GPU does, and what no other test on the CPU runs
+emulated_short := emulation device_cuda cuda_matrix fused_tile fused_known fused_host fused_seed fused_share growth_device \
+	growth_device_rules growth_overflow lifecycle_parity host_trainer grow_episode_device decision_device policy_inference ppo_parity \
+	fit_api
+# single operations against the CPU
+emulated_operations := activation batchnorm blend channel_scale concat conv2d cross_entropy depthwise dropout elementwise embedding \
+	finite_step gather groupnorm layernorm linear lstm masked_copy matmul norm_mix optimiser pool set_pool slab_hash slab_norms \
+	slab_strides tree_sum
 # of programs whose other tests take longer
-emulated_modes := policy_parity.set_parity set_pool.parity
+emulated_modes := $(addsuffix .parity,$(emulated_operations)) lstm.shared_parity lstm.no_steps growth_share.cuda decision_parity.parity \
+	policy_parity.set_parity grow_hash.cuda_checked
 # scripts that run the program
 emulated_scripts := fit_device device_commands
 
-## test-emulated-short: of these, growth, decisions and learning, in one order of threads
+## test-emulated-short: of these, all but the longest, in one order of threads (every change)
 test-emulated-short: emulated
 	@cmake --build build-emulated -j$(JOBS) --target esper \
 		$(addsuffix _test,$(emulated_short) $(basename $(emulated_modes)))
