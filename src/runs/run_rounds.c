@@ -180,7 +180,9 @@ static void emit_phases(EsRun *run, EsEventTime time) {
                 .max_ms = run->phases.max_ms[phase]};
         }
     }
-    es_emit_phase_profiled(run->hub, time, rows, n);
+    if (n > 0) {
+        es_emit_phase_profiled(run->hub, time, rows, n);
+    }
     reset_phases(&run->phases);
 }
 
@@ -740,6 +742,8 @@ EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
         EsStatus written = check_writes(run);
         status = written == ES_STATUS_OK ? status : written;
     }
+    // the last checkpoint was written after the events of its round
+    emit_phases(run, (EsEventTime){.round = run->n_rounds_done, .step = -1});
     int is_stopped =
         status == ES_STATUS_INTERRUPTED || (status == ES_STATUS_OK && has_rounds_left(run, work));
     if (!is_stopped) {

@@ -63,7 +63,8 @@
     X(PROOF_RANKED, ProofRanked, proof_ranked, KEPT, MINIMAL, ALWAYS,                              \
       "queries were ranked against their corruptions")                                             \
     X(PHASE_PROFILED, PhaseProfiled, phase_profiled, LOSSY, MINIMAL, ALWAYS,                       \
-      "one row per phase of a round: calls and the distribution of their time")                    \
+      "one row per phase of a round: calls and the distribution of their time; one more of the "   \
+      "last round for what was written after it")                                                  \
     X(MEMORY_MEASURED, MemoryMeasured, memory_measured, LOSSY, MINIMAL, ALWAYS,                    \
       "one row per device and round")                                                              \
     X(PLANS_MEASURED, PlansMeasured, plans_measured, KEPT, MINIMAL, ALWAYS,                        \

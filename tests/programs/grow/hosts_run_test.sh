@@ -137,6 +137,8 @@ ask() { # run query expected
 }
 ask "$folder/a" "select n_rounds, last_round, n_sittings from runs" "3,3,2"
 ask "$folder/a" "select env, episode, n_steps from episodes order by env" $'0,0,3\n1,1,3'
+# every write is recorded, the last one too
+ask "$folder/a" "select (select sum(n_calls) from event_phase_profiled where phase = 'write') - count(*) from event_checkpoint_saved" 0
 run 2 hosts --resume "$folder/a" --rounds 1
 expect_part "fewer rounds" "$err" "has 3 rounds already; it cannot go on to round 1"
 grep -q "^rounds = 3" "$folder/a/config.ini" || fail "a refused resume changed config.ini"
