@@ -54,6 +54,8 @@ typedef struct Table {
 // the step of an episode
 #define STEP "iif(?4, round, step) AS step"
 
+// the formatter cuts SQL into pieces around NEWEST
+// clang-format off
 static const Table tables[] = {
     {"run", "", "what was run, on what, and how it ended; one row",
      "SELECT run_id, kind, task, device, build, seed, n_envs, n_rounds, last_round,\n"
@@ -87,9 +89,8 @@ static const Table tables[] = {
     {"phases", "", "where the time of the last thousand rounds went, by phase",
      "SELECT phase, sum(n_calls) AS n_calls, sum(total_ms) AS total_ms, avg(p50_ms) AS p50_ms,\n"
      "  max(p95_ms) AS p95_ms, max(max_ms) AS max_ms\n"
-     "FROM event_phase_profiled WHERE round > " NEWEST(
-         "event_phase_profiled") " - 1000\n"
-                                 "  AND phase <> 'round' GROUP BY phase ORDER BY total_ms DESC"},
+     "FROM event_phase_profiled WHERE round > " NEWEST("event_phase_profiled") " - 1000\n"
+     "  AND phase <> 'round' GROUP BY phase ORDER BY total_ms DESC"},
     {"environments", "r", "the newest recorded step of each environment of a round",
      "SELECT env, max(step) AS step, episode, train_loss, train_accuracy, validation_loss,\n"
      "  validation_accuracy, host_gradient_norm, n_seeds\n"
@@ -113,12 +114,12 @@ static const Table tables[] = {
      "WHERE g.round BETWEEN ?1 AND ?2 AND g.env = ?3 ORDER BY g.round, g.step, g.slot"},
     {"stages", "fles", "changes of stage of one environment's seeds in a round",
      "SELECT " STEP ", slot, seed_id, from_stage, to_stage, alpha, accuracy_delta\n"
-     "FROM event_seed_stage_changed WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, "
-     "sequence, row"},
+     "FROM event_seed_stage_changed WHERE round BETWEEN ?1 AND ?2 AND env = ?3\n"
+     "ORDER BY round, sequence, row"},
     {"contributions", "fles", "measured contributions of one environment's seeds in a round",
      "SELECT " STEP ", slot, contribution, velocity, interaction, shapley, shapley_error\n"
-     "FROM event_contribution_measured WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, "
-     "step, slot"},
+     "FROM event_contribution_measured WHERE round BETWEEN ?1 AND ?2 AND env = ?3\n"
+     "ORDER BY round, step, slot"},
     {"decisions", "fles", "decisions for one environment in a round, with their probability",
      "SELECT " STEP ", op, slot, blueprint, style, alpha_target, confidence, entropy, value,\n"
      "  is_forced, is_success, refusal\n"
@@ -135,13 +136,10 @@ static const Table tables[] = {
      "ORDER BY o.final_accuracy DESC, o.env, f.slot LIMIT 400"},
     {"actions", "b", "operations chosen in the last round of each bucket",
      "WITH RECURSIVE sampled(round) AS (SELECT ?1 UNION ALL SELECT round + ?1 FROM sampled\n"
-     "  WHERE round + ?1 <= " NEWEST(
-         "event_decision_taken") ")\n"
-                                 "SELECT round / ?1 - 1 AS bucket, round, op, count(*) AS n, "
-                                 "sum(is_forced) AS n_forced\n"
-                                 "FROM sampled CROSS JOIN event_decision_taken USING (round) GROUP "
-                                 "BY round, op\n"
-                                 "ORDER BY round, op"},
+     "  WHERE round + ?1 <= " NEWEST("event_decision_taken") ")\n"
+     "SELECT round / ?1 - 1 AS bucket, round, op, count(*) AS n, sum(is_forced) AS n_forced\n"
+     "FROM sampled CROSS JOIN event_decision_taken USING (round) GROUP BY round, op\n"
+     "ORDER BY round, op"},
     {"rewards", "r", "terms of the reward in a round, mean of its recorded steps",
      "SELECT count(*) AS n, avg(total) AS total, avg(attribution) AS attribution,\n"
      "  avg(action) AS action, avg(warning) AS warning, avg(synergy) AS synergy,\n"
@@ -157,23 +155,11 @@ static const Table tables[] = {
      "  count(p.seed_id) AS n_pruned, avg(f.contribution) AS contribution\n"
      "FROM event_seed_germinated g\n"
      "LEFT JOIN (SELECT seed_id, contribution FROM event_seed_fossilized\n"
-     "  WHERE round > " NEWEST(
-         "event_seed_germinated") " - 100) f ON f.seed_id = g.seed_id\n"
-                                  "LEFT JOIN (SELECT seed_id FROM event_seed_pruned\n"
-                                  "  WHERE round > " NEWEST(
-                                      "event_seed_germinated") " - 100) p ON p.seed_id = "
-                                                               "g.seed_id\n"
-                                                               "WHERE g.round > " NEWEST(
-                                                                   "event_seed_germinated") " - "
-                                                                                            "100\n"
-                                                                                            "GROUP "
-                                                                                            "BY "
-                                                                                            "g."
-                                                                                            "bluepr"
-                                                                                            "int "
-                                                                                            "ORDER "
-                                                                                            "BY n "
-                                                                                            "DESC"},
+     "  WHERE round > " NEWEST("event_seed_germinated") " - 100) f ON f.seed_id = g.seed_id\n"
+     "LEFT JOIN (SELECT seed_id FROM event_seed_pruned\n"
+     "  WHERE round > " NEWEST("event_seed_germinated") " - 100) p ON p.seed_id = g.seed_id\n"
+     "WHERE g.round > " NEWEST("event_seed_germinated") " - 100\n"
+     "GROUP BY g.blueprint ORDER BY n DESC"},
     {"anomalies", "", "what rules found wrong, by rule",
      "SELECT rule, severity, count(*) AS n, min(round) AS first_round, max(round) AS last_round,\n"
      "  max(detail) AS detail FROM anomalies GROUP BY rule, severity ORDER BY n DESC LIMIT 100"},
@@ -213,15 +199,13 @@ static const Table tables[] = {
     {"predicates", "", "sampled episodes of the last hundred rounds, by predicate",
      "SELECT substr(query, 1, instr(query, '(') - 1) AS predicate, count(*) AS n,\n"
      "  sum(is_proved) AS n_proved, avg(n_steps) AS steps FROM event_proof_episode\n"
-     "WHERE label = 1 AND round > " NEWEST(
-         "event_proof_episode") " - 100\n"
-                                "GROUP BY 1 ORDER BY 1.0 * n_proved / n DESC, n DESC LIMIT 60"},
+     "WHERE label = 1 AND round > " NEWEST("event_proof_episode") " - 100\n"
+     "GROUP BY 1 ORDER BY 1.0 * n_proved / n DESC, n DESC LIMIT 60"},
     {"depths", "", "sampled episodes of the last hundred rounds, by number of actions",
      "SELECT n_steps AS depth, count(*) AS n, sum(is_proved) AS n_proved\n"
      "FROM event_proof_episode\n"
-     "WHERE label = 1 AND round > " NEWEST(
-         "event_proof_episode") " - 100\n"
-                                "GROUP BY n_steps ORDER BY n_steps LIMIT 40"},
+     "WHERE label = 1 AND round > " NEWEST("event_proof_episode") " - 100\n"
+     "GROUP BY n_steps ORDER BY n_steps LIMIT 40"},
     {"queries", "", "the newest sampled queries and what became of them",
      "SELECT round, query, label, is_proved, n_steps, reward FROM event_proof_episode\n"
      "ORDER BY rowid DESC LIMIT 20"},
@@ -232,6 +216,7 @@ static const Table tables[] = {
      "SELECT device, allocated_bytes, total_bytes, resident_bytes FROM event_memory_measured\n"
      "WHERE round = " NEWEST("event_memory_measured") " ORDER BY device LIMIT 16"},
 };
+// clang-format on
 
 int es_view_table_count(void) { return (int)ES_COUNT_OF(tables); }
 const char *es_view_table_name(int index) { return tables[index].name; }
