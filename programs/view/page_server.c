@@ -1,7 +1,9 @@
 // Routing of requests, the limits on clients, and the watcher that wakes those who wait for events.
 //
-// The connections that wait for events are suspended in libmicrohttpd; `lock` guards their list and
-// the counters that they compare themselves with. All else is seen by one thread alone.
+// A few threads answer, each for connections of its own, so that a run whose database is slow or
+// locked does not hold up everybody. The connections that wait for events are suspended in
+// libmicrohttpd; `lock` guards the lists of connections and the counters that listeners compare
+// themselves with. An answer has all else for itself: it opens the runs that it reads.
 #include "view/page_server.h"
 
 #include <arpa/inet.h>
@@ -33,6 +35,7 @@
 #define MAX_LISTENERS    64 // connections that wait for events
 #define HEADER_BYTES     16384
 #define TIMEOUT_SECONDS  20
+#define N_THREADS        4 // that answer
 #define WATCH_MS         500
 #define BEAT_WATCHES     20 // a comment keeps a quiet stream open, and finds those that are gone
 
@@ -60,9 +63,7 @@ struct EsPageServer {
     uint64_t n_changes, n_beats;
     Listener *listeners[MAX_LISTENERS]; // owned by their responses
     int n_listeners;
-
-    // of the server's thread: sockets that are open and do not wait for events, the oldest first
-    int connections[KEPT_CONNECTIONS];
+    int connections[KEPT_CONNECTIONS]; // sockets that do not wait for events, the oldest first
     int n_connections;
 };
 
@@ -268,7 +269,7 @@ static enum MHD_Result send_panels(EsPageServer *server, struct MHD_Connection *
 
 // --- events ---
 
-// Called by the server's thread whenever the stream can take more; suspends it when there is no
+// Called by a thread of the server whenever the stream can take more; suspends it when there is no
 // news.
 static ssize_t read_events(void *state, uint64_t position, char *buffer, size_t max_bytes) {
     Listener *listener = state;
@@ -309,6 +310,7 @@ static void end_events(void *state) {
     es_release(listener);
 }
 
+// `lock` is held.
 static void forget_connection(EsPageServer *server, int socket) {
     for (int i = 0; i < server->n_connections; i++) {
         if (server->connections[i] == socket) {
@@ -348,7 +350,9 @@ static enum MHD_Result send_events(EsPageServer *server, struct MHD_Connection *
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (info != NULL) {
+        pthread_mutex_lock(&server->lock);
         forget_connection(server, info->connect_fd);
+        pthread_mutex_unlock(&server->lock);
     }
     return send_response(connection, MHD_HTTP_OK, response, "text/event-stream");
 }
@@ -533,16 +537,19 @@ static void note_connection(void *state, struct MHD_Connection *connection, void
     if (info == NULL) {
         return;
     }
+    pthread_mutex_lock(&server->lock);
     if (code != MHD_CONNECTION_NOTIFY_STARTED) {
         forget_connection(server, info->connect_fd);
-        return;
+    } else {
+        if (server->n_connections == KEPT_CONNECTIONS) {
+            // the thread that has it sees its end and closes it; not before it is forgotten here
+            int oldest = server->connections[0];
+            shutdown(oldest, SHUT_RDWR);
+            forget_connection(server, oldest);
+        }
+        server->connections[server->n_connections++] = info->connect_fd;
     }
-    if (server->n_connections == KEPT_CONNECTIONS) {
-        int oldest = server->connections[0];
-        shutdown(oldest, SHUT_RDWR); // the server sees its end and closes it
-        forget_connection(server, oldest);
-    }
-    server->connections[server->n_connections++] = info->connect_fd;
+    pthread_mutex_unlock(&server->lock);
 }
 
 static void log_line(void *state, const char *format, va_list arguments) {
@@ -647,8 +654,8 @@ static EsStatus start_threads(EsPageServer *server, int listener) {
     server->daemon = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
         answer, server, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL, MHD_OPTION_LISTEN_SOCKET,
-        listener, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_SECONDS,
+        listener, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)N_THREADS, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_SECONDS,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
         note_connection, server, MHD_OPTION_END);
     server->has_watcher =

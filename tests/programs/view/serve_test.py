@@ -10,6 +10,7 @@ import re
 import resource
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -100,6 +101,24 @@ def test_answers(server):
     check("a picture at a step", server.get("/panel/network?runs=0&round=2&env=1&step=3")[0], 200)
     status, body, headers = server.get("/", "HEAD")
     check("HEAD", (status, body), (200, ""))
+
+
+def test_locked_run(server):
+    """A run whose database another process has locked is waited for; the others are answered meanwhile."""
+    done = []
+    database = sqlite3.connect("runs/hosts/run.db", isolation_level=None)
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    database.execute("BEGIN EXCLUSIVE")
+    waiting = threading.Thread(target=lambda: done.append(("locked", server.get("/panel/summary?runs=1", timeout=60)[0])))
+    waiting.start()
+    time.sleep(0.3)
+    done.append(("free", server.get("/panel/summary?runs=0", timeout=60)[0]))
+    waiting.join()
+    database.execute("ROLLBACK")
+    database.close()
+    check("the free run is answered first", [name for name, _ in done], ["free", "locked"])
+    check("answers beside a locked run", (dict(done)["free"], dict(done)["locked"] in (404, 500)), (200, True))
+    check("the run once it is free", server.get("/panel/summary?runs=1")[0], 200)
 
 
 def test_refusals(server):
@@ -278,7 +297,7 @@ def main():
         run("hosts", "--rounds", "2", "--threads", "1", "--quiet", "--out", "runs/hosts")
         run("hosts", "--rounds", "1", "--threads", "1", "--quiet", "--out", "runs/seeds/seed-1")
         server = Server("runs")
-        for test in (test_answers, test_refusals, test_events, test_load, test_idle_clients):
+        for test in (test_answers, test_locked_run, test_refusals, test_events, test_load, test_idle_clients):
             test(server)
         messages = server.stop()
         check("nothing from a sanitizer", "Sanitizer" in messages, False)
