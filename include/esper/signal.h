@@ -7,10 +7,12 @@
 // reason, [11..] the reason, at most 49 bytes; the last four count writes, odd while one goes on,
 // so that a reader sees it. The deadline signal has 16: [0] 1 after a rollback whose checkpoint was
 // not read in time, [8..15] when that was, as above. Both go with the run; a reader that holds them
-// open sees their last state. `esper signal RUN --watch` prints them.
+// open sees their last state. A fit that is killed leaves them behind without the lock that it held
+// on the first (F_OFD_SETLK). `esper signal RUN --watch` prints them.
 //
 //     EsSignal signal;
-//     if (es_signal_read("runs/demo", &signal) == ES_STATUS_OK && signal.level == 4) { page(); }
+//     if (es_signal_read("runs/demo", &signal) == ES_STATUS_OK &&
+//         (signal.level == 4 || signal.is_abandoned)) { page(); }
 #ifndef ESPER_SIGNAL_H
 #define ESPER_SIGNAL_H
 
@@ -35,6 +37,7 @@ typedef struct EsSignal {
     char reason[ES_SIGNAL_REASON_BYTES];
     int has_missed_deadline; // of a rollback
     uint64_t deadline_ms;    // when, CLOCK_MONOTONIC
+    int is_abandoned;        // the fit was killed: its process is gone, and its signals are not
 } EsSignal;
 
 // The name of the emergency signal of the run in this folder, for shm_open: "/esper-", the folder's

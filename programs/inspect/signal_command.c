@@ -35,11 +35,13 @@ static void print_signal(const EsSignal *signal, int as_json) {
     }
     if (as_json) {
         printf("{\"raised\": %s, \"level\": %d, \"level_name\": \"%s\", \"reason\": \"%s\", "
-               "\"seconds\": %.3f, \"deadline_missed\": %s, \"deadline_seconds\": %.3f}\n",
+               "\"seconds\": %.3f, \"deadline_missed\": %s, \"deadline_seconds\": %.3f, "
+               "\"abandoned\": %s}\n",
                signal->is_raised ? "true" : "false", signal->level, level_name(signal->level),
                reason, signal->is_raised ? age_of(signal->raised_ms) : 0,
                signal->has_missed_deadline ? "true" : "false",
-               signal->has_missed_deadline ? age_of(signal->deadline_ms) : 0);
+               signal->has_missed_deadline ? age_of(signal->deadline_ms) : 0,
+               signal->is_abandoned ? "true" : "false");
     } else if (signal->is_raised) {
         printf("level %d (%s): %s, %.1f s ago\n", signal->level, level_name(signal->level), reason,
                age_of(signal->raised_ms));
@@ -48,6 +50,9 @@ static void print_signal(const EsSignal *signal, int as_json) {
     }
     if (!as_json && signal->has_missed_deadline) {
         printf("a rollback missed its deadline, %.1f s ago\n", age_of(signal->deadline_ms));
+    }
+    if (!as_json && signal->is_abandoned) {
+        printf("the fit was killed: its process is gone, and this is what it left\n");
     }
     fflush(stdout);
 }
@@ -74,7 +79,8 @@ static EsStatus watch(const char *folder, int as_json) {
     if (status == ES_STATUS_OK) {
         print_signal(&before, as_json);
     }
-    while (status == ES_STATUS_OK && es_signal_open(folder, &next) == ES_STATUS_OK) {
+    while (status == ES_STATUS_OK && !before.is_abandoned &&
+           es_signal_open(folder, &next) == ES_STATUS_OK) {
         es_signal_close(view);
         view = next;
         if (!show_change(view, &before, as_json)) {
@@ -87,7 +93,7 @@ static EsStatus watch(const char *folder, int as_json) {
     }
     es_signal_close(view);
     ES_TRY(status);
-    if (!as_json) {
+    if (!as_json && !before.is_abandoned) {
         printf("the fit has ended\n");
     }
     return ES_STATUS_OK;

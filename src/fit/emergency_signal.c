@@ -1,7 +1,8 @@
 // Emergency signals in POSIX shared memory, and messages to a file. Of the emergency signal a
 // counter in the last bytes is odd while the others are written; a reader that sees it odd, or
 // changed behind its back, looks again. Of the deadline signal the time is written at once, before
-// its flag.
+// its flag. The writer holds a lock on the emergency signal, which ends with its process: a signal
+// that is still there without it was left by a fit that was killed.
 #include "fit/emergency_signal.h"
 
 #include <endian.h>
@@ -32,11 +33,13 @@ enum { FLAG = 0, LEVEL = 1, RAISED_MS = 2, REASON_BYTES = 10, REASON = 11, N_WRI
 struct EsEmergencySignal {
     char name[ES_SIGNAL_NAME_BYTES], deadline_name[ES_SIGNAL_NAME_BYTES];
     unsigned char *bytes, *deadline; // the mappings
+    int descriptor;                  // of the emergency signal, whose lock it holds; -1: none
 };
 
 struct EsSignalView {
     char folder[512];                      // for messages
     const unsigned char *bytes, *deadline; // mappings
+    int descriptor;                        // of the emergency signal; -1: none
 };
 
 static void name_deadline(const char *name, char deadline_name[ES_SIGNAL_NAME_BYTES]) {
@@ -86,10 +89,12 @@ static int copy_bytes(const unsigned char *shared, unsigned char copy[ES_SIGNAL_
     return 0;
 }
 
+// The caller closes the descriptor, also after a failure.
 static EsStatus map_shared(const char *run_folder, const char *name, size_t bytes,
-                           const unsigned char **mapping) {
+                           const unsigned char **mapping, int *descriptor_out) {
     struct stat info;
     int descriptor = shm_open(name, O_RDONLY | O_CLOEXEC, 0);
+    *descriptor_out = descriptor;
     if (descriptor < 0) {
         return ES_FAIL(INPUT, "%s: no fit with rails is going on there (no shared memory %s)",
                        run_folder, name);
@@ -98,12 +103,17 @@ static EsStatus map_shared(const char *run_folder, const char *name, size_t byte
     if (fstat(descriptor, &info) == 0 && info.st_size >= (off_t)bytes) {
         shared = mmap(NULL, bytes, PROT_READ, MAP_SHARED, descriptor, 0);
     }
-    close(descriptor);
     if (shared == MAP_FAILED) {
         return ES_FAIL(INPUT, "the shared memory %s is not that of a signal", name);
     }
     *mapping = shared;
     return ES_STATUS_OK;
+}
+
+static void close_shared(int descriptor) {
+    if (descriptor >= 0) {
+        close(descriptor);
+    }
 }
 
 static void unmap(const unsigned char *mapping, size_t bytes) {
@@ -116,6 +126,7 @@ void es_signal_close(EsSignalView *view) {
     if (view != NULL) {
         unmap(view->bytes, ES_SIGNAL_BYTES);
         unmap(view->deadline, ES_SIGNAL_DEADLINE_BYTES);
+        close_shared(view->descriptor);
         es_release(view);
     }
 }
@@ -127,10 +138,15 @@ EsStatus es_signal_open(const char *run_folder, EsSignalView **view_out) {
     ES_TRY(es_signal_name(run_folder, name));
     name_deadline(name, deadline_name);
     ES_TRY(es_allocate(sizeof *view, (void **)&view));
+    view->descriptor = -1;
     snprintf(view->folder, sizeof view->folder, "%.500s", run_folder);
-    EsStatus status = map_shared(run_folder, name, ES_SIGNAL_BYTES, &view->bytes);
+    EsStatus status =
+        map_shared(run_folder, name, ES_SIGNAL_BYTES, &view->bytes, &view->descriptor);
     if (status == ES_STATUS_OK) {
-        status = map_shared(run_folder, deadline_name, ES_SIGNAL_DEADLINE_BYTES, &view->deadline);
+        int descriptor;
+        status = map_shared(run_folder, deadline_name, ES_SIGNAL_DEADLINE_BYTES, &view->deadline,
+                            &descriptor);
+        close_shared(descriptor);
     }
     if (status != ES_STATUS_OK) {
         es_signal_close(view);
@@ -144,12 +160,21 @@ static uint64_t *time_of(const unsigned char *deadline) {
     return (uint64_t *)(uintptr_t)(deadline + DEADLINE_MS);
 }
 
+// Returns whether the signal is still there and nobody holds its lock.
+static int is_abandoned(int descriptor) {
+    struct flock asked = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    struct stat info;
+    return fcntl(descriptor, F_OFD_GETLK, &asked) == 0 && asked.l_type == F_UNLCK &&
+           fstat(descriptor, &info) == 0 && info.st_nlink > 0;
+}
+
 EsStatus es_signal_look(const EsSignalView *view, EsSignal *signal) {
     unsigned char bytes[ES_SIGNAL_BYTES];
     memset(signal, 0, sizeof *signal);
     if (!copy_bytes(view->bytes, bytes)) {
         return ES_FAIL(INPUT, "%s: its fit was killed while it wrote its signal", view->folder);
     }
+    signal->is_abandoned = is_abandoned(view->descriptor);
     signal->is_raised = bytes[FLAG] == 1;
     signal->level = signal->is_raised ? bytes[LEVEL] : 1;
     for (int i = 7; signal->is_raised && i >= 0; i--) {
@@ -181,23 +206,26 @@ static void set_byte(EsEmergencySignal *signal, int i, unsigned char value) {
     __atomic_store_n(&signal->bytes[i], value, __ATOMIC_RELEASE);
 }
 
-// Shared memory of its own, in place of one that a killed run left behind.
-static EsStatus make_shared(const char *name, size_t size, unsigned char **bytes_out) {
+// Shared memory of its own, in place of one that a killed run left behind, and its lock, which is
+// held before the memory has a size that a reader accepts.
+static EsStatus make_shared(const char *name, size_t size, unsigned char **bytes_out,
+                            int *descriptor_out) {
+    struct flock wanted = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     shm_unlink(name);
     int descriptor = shm_open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     void *bytes = MAP_FAILED;
-    if (descriptor >= 0 && ftruncate(descriptor, (off_t)size) == 0) {
+    if (descriptor >= 0 && fcntl(descriptor, F_OFD_SETLK, &wanted) == 0 &&
+        ftruncate(descriptor, (off_t)size) == 0) {
         bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     }
     int error = errno;
-    if (descriptor >= 0) {
-        close(descriptor);
-    }
     if (bytes != MAP_FAILED) {
         *bytes_out = bytes;
+        *descriptor_out = descriptor;
         return ES_STATUS_OK;
     }
     if (descriptor >= 0) {
+        close(descriptor);
         shm_unlink(name);
     }
     return ES_FAIL(IO, "the shared memory %s cannot be made: %s", name, strerror(error));
@@ -214,6 +242,7 @@ void es_emergency_signal_destroy(EsEmergencySignal *signal) {
     if (signal != NULL) {
         remove_shared(signal->name, signal->bytes, ES_SIGNAL_BYTES);
         remove_shared(signal->deadline_name, signal->deadline, ES_SIGNAL_DEADLINE_BYTES);
+        close_shared(signal->descriptor); // last: a signal that is there has its lock
         es_release(signal);
     }
 }
@@ -222,12 +251,16 @@ EsStatus es_emergency_signal_create(const char *run_folder, EsEmergencySignal **
     EsEmergencySignal *signal = NULL;
     EsStatus status = ES_STATUS_OK;
     *signal_out = NULL;
+    int descriptor = -1;
     ES_TRY(es_allocate(sizeof *signal, (void **)&signal));
+    signal->descriptor = -1;
     ES_TRY_GOTO(es_signal_name(run_folder, signal->name));
     name_deadline(signal->name, signal->deadline_name);
     // a reader opens the other one first, and finds both
-    ES_TRY_GOTO(make_shared(signal->deadline_name, ES_SIGNAL_DEADLINE_BYTES, &signal->deadline));
-    ES_TRY_GOTO(make_shared(signal->name, ES_SIGNAL_BYTES, &signal->bytes));
+    ES_TRY_GOTO(make_shared(signal->deadline_name, ES_SIGNAL_DEADLINE_BYTES, &signal->deadline,
+                            &descriptor));
+    close_shared(descriptor);
+    ES_TRY_GOTO(make_shared(signal->name, ES_SIGNAL_BYTES, &signal->bytes, &signal->descriptor));
 done:
     if (status != ES_STATUS_OK) {
         es_emergency_signal_destroy(signal);

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -135,6 +136,54 @@ TEST(nothing_half_written_is_read) {
     atomic_store(&writer.is_over, 1);
     pthread_join(thread, NULL);
     es_emergency_signal_destroy(writer.signal);
+}
+
+// A child that raises its signal, tells the parent, and is killed.
+static pid_t start_fit(const char *folder) {
+    int ends[2];
+    char byte;
+    EXPECT_EQ(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        EsEmergencySignal *signal;
+        REQUIRE_OK(es_emergency_signal_create(folder, &signal));
+        es_emergency_signal_raise(signal, 3, "breaker_open");
+        _exit(write(ends[1], "r", 1) == 1 && pause() == 0);
+    }
+    EXPECT_EQ(read(ends[0], &byte, 1), 1);
+    close(ends[0]);
+    close(ends[1]);
+    return child;
+}
+
+TEST(a_killed_fit_leaves_an_abandoned_signal) {
+    EsEmergencySignal *next;
+    EsSignalView *view;
+    EsSignal seen;
+    const char *folder = temp_folder();
+    pid_t child = start_fit(folder);
+    REQUIRE_OK(es_signal_open(folder, &view));
+    REQUIRE_OK(es_signal_look(view, &seen));
+    EXPECT(!seen.is_abandoned);
+    kill(child, SIGKILL);
+    EXPECT_EQ(waitpid(child, NULL, 0), child);
+    REQUIRE_OK(es_signal_look(view, &seen));
+    EXPECT(seen.is_abandoned);
+    EXPECT_EQ(seen.level, 3);
+    REQUIRE_OK(es_signal_read(folder, &seen));
+    EXPECT(seen.is_abandoned);
+    // resumed: another fit takes its place, and takes its own signal along when it ends
+    REQUIRE_OK(es_emergency_signal_create(folder, &next));
+    REQUIRE_OK(es_signal_read(folder, &seen));
+    EXPECT(!seen.is_abandoned);
+    REQUIRE_OK(es_signal_look(view, &seen));
+    EXPECT(!seen.is_abandoned); // removed, as by a fit that ended
+    es_signal_close(view);
+    REQUIRE_OK(es_signal_open(folder, &view));
+    es_emergency_signal_destroy(next);
+    REQUIRE_OK(es_signal_look(view, &seen));
+    EXPECT(!seen.is_abandoned);
+    es_signal_close(view);
 }
 
 TEST(the_deadline_signal_has_sixteen_bytes) {

@@ -148,6 +148,19 @@ wait "$watcher" || fail "the watcher failed"
 expect_part "a watched fit" "$(cat watched)" "level 3 (conservative): breaker_open, "
 expect_part "a watched fit" "$(cat watched)" "the fit has ended"
 expect_part "a signal" "$out" '"deadline_missed": false'
+# one that is killed looks dead, to those who ask and to those who watch; the next takes its place
+"$esper" fit --resume signalled --quiet 2> /dev/null &
+pid=$!
+for _ in {1..600}; do "$esper" signal signalled > /dev/null 2>&1 && break; sleep 0.1; done
+"$esper" signal signalled --watch > watched &
+watcher=$!
+for _ in {1..100}; do [[ -s watched ]] && break; sleep 0.1; done
+kill -KILL "$pid"
+wait "$pid" 2> /dev/null
+wait "$watcher" || fail "the watcher of a killed fit failed"
+expect_part "a watched fit that is killed" "$(tail -n 1 watched)" "the fit was killed: its process is gone"
+run 0 signal signalled --json
+expect_part "the signal of a killed fit" "$out" '"abandoned": true'
 # lines for a supervisor: one when the level rises, and no more than a minute allows
 late=(--rails.on=on --rails.epoch_budget_ms=0.001 --rails.halt_failures=4)
 run 1 fit "${quick[@]}" --epochs 6 "${late[@]}" --rails.emergency_file="$PWD/emergencies" --out told
