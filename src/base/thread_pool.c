@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -237,4 +238,18 @@ void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction fu
     wake_workers(pool);
     run_pieces(pool, 0);
     wait_for_pieces(pool, now_ns);
+}
+
+EsStatus es_thread_start_detached(void *(*work)(void *context), void *context) {
+    pthread_attr_t detached;
+    pthread_t thread;
+    sigset_t all, before;
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all); // Ctrl-C belongs to the program's own threads
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int problem = pthread_create(&thread, &detached, work, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&detached);
+    return problem == 0 ? ES_STATUS_OK : ES_FAIL(MEMORY, "no further thread can be started");
 }

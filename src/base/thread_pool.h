@@ -28,6 +28,10 @@ int es_thread_pool_size(const EsThreadPool *pool);
 void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
                         void *context);
 
+// Starts a thread by itself, outside any pool, that nobody waits for: it ends when `work` returns.
+// Signals are for the program's other threads. MEMORY when there is none to be had.
+EsStatus es_thread_start_detached(void *(*work)(void *context), void *context);
+
 ES_EXTERN_C_END
 
 #endif

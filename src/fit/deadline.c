@@ -4,13 +4,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/thread_pool.h"
 
 typedef struct Worker {
     pthread_mutex_t lock; // guards what follows
@@ -74,9 +74,6 @@ static void *work(void *context) {
 static EsStatus start_worker(Worker **worker_out) {
     Worker *worker = NULL;
     pthread_condattr_t attributes;
-    pthread_attr_t detached;
-    pthread_t thread;
-    sigset_t all, before;
     ES_TRY(es_allocate(sizeof *worker, (void **)&worker));
     pthread_mutex_init(&worker->lock, NULL);
     pthread_condattr_init(&attributes);
@@ -84,16 +81,10 @@ static EsStatus start_worker(Worker **worker_out) {
                               CLOCK_MONOTONIC); // a clock that is set moves no deadline
     pthread_cond_init(&worker->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all); // Ctrl-C belongs to the program's own threads
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int problem = pthread_create(&thread, &detached, work, worker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&detached);
-    if (problem != 0) {
+    EsStatus status = es_thread_start_detached(work, worker);
+    if (status != ES_STATUS_OK) {
         destroy_worker(worker);
-        return ES_FAIL(MEMORY, "no thread for work under a deadline can be started");
+        return status;
     }
     *worker_out = worker;
     return ES_STATUS_OK;

@@ -147,6 +147,15 @@ void es_rails_seeds_timed_out(EsRails *rails, double deadline_ms, int n_operatio
     enter_conservative(rails, rails->fault);
 }
 
+void es_rails_prefetch_failed(EsRails *rails, int64_t n_failed, int64_t n_timed_out) {
+    if (n_failed > 0) {
+        note(rails, "prefetch_error", "warning", "{\"requests\": %lld}", (long long)n_failed);
+    }
+    if (n_timed_out > 0) {
+        note(rails, "prefetch_timeout", "warning", "{\"requests\": %lld}", (long long)n_timed_out);
+    }
+}
+
 void es_rails_seeds_failed(EsRails *rails, const char *detail, int n_operations) {
     char quoted[256];
     rails->fault = ES_RAILS_KASMINA_ERROR;

@@ -25,6 +25,8 @@ typedef struct EsRailsSettings {
     float hook_budget_ms;         // of the controller's decisions of an epoch; 0 = none
     float controller_deadline_ms; // 0 = it is waited for
     float seed_deadline_ms;       // of preparing seeds; 0 = it is waited for
+    int prefetch;                 // graphs of possible seeds made ahead; 0 = none
+    float prefetch_timeout_ms;    // after which one is given up
     int breaker_failures;         // in a row that open the breaker
     int breaker_successes;        // that close it again
     float breaker_seconds;        // that it stays open
@@ -163,6 +165,9 @@ typedef struct EsRailsVerdict {
 // The first that holds is the reason: the breaker is open, no loss, the gradient, the epoch's
 // budget, the fault of controller or seeds, the hook's budget.
 EsRailsVerdict es_rails_assess(EsRails *rails, const EsRailsEpoch *epoch, int64_t now_ns);
+
+// Graphs that were made ahead, and of these so many failed, and so many were late, in this epoch.
+void es_rails_prefetch_failed(EsRails *rails, int64_t n_failed, int64_t n_timed_out);
 
 // A message of the emergency of this epoch, or of an earlier one, could not be delivered.
 void es_rails_dispatch_failed(EsRails *rails, int is_late, const char *detail);

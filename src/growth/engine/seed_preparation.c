@@ -147,6 +147,52 @@ EsStatus es_seed_preparation_create(const EsGrowth *growth, const EsAction *acti
     return ES_STATUS_OK;
 }
 
+// Lists the one graph where it has no plan yet.
+static EsStatus create_foreseen(EsSeedPreparation *preparation, const EsGrowth *growth,
+                                const EsTopology *topology) {
+    copy_model(preparation, growth);
+    ES_TRY(es_allocate(sizeof *preparation->graphs, (void **)&preparation->graphs));
+    list_graph(preparation, growth, topology);
+    return ES_STATUS_OK;
+}
+
+// That of an environment, with seeds that have germinated and begin to train next.
+static EsTopology next_topology(const EsGrowthState *state, int64_t env) {
+    EsTopology topology = es_growth_topology(state, env);
+    for (int s = 0; s < state->n_slots; s++) {
+        size_t i = (size_t)(env * state->n_slots + s);
+        if (state->seed.stage[i] == ES_STAGE_GERMINATED) {
+            topology.blueprint[s] = (int8_t)state->seed.blueprint[i];
+            topology.has_gate[s] = state->seed.algorithm[i] == ES_ALGORITHM_GATE;
+        }
+    }
+    return topology;
+}
+
+EsStatus es_seed_preparation_foresee(const EsGrowth *growth, int64_t env, int slot, int blueprint,
+                                     EsSeedPreparation **preparation_out) {
+    EsSeedPreparation *preparation = NULL;
+    *preparation_out = NULL;
+    if (growth->plans == NULL) {
+        return ES_STATUS_OK;
+    }
+    EsTopology topology = next_topology(&growth->shown.state, env);
+    if (slot >= 0 && topology.blueprint[slot] != ES_NO_SEED) {
+        return ES_STATUS_OK;
+    }
+    if (slot >= 0) {
+        topology.blueprint[slot] = (int8_t)blueprint;
+    }
+    ES_TRY(es_allocate(sizeof *preparation, (void **)&preparation));
+    EsStatus status = create_foreseen(preparation, growth, &topology);
+    if (status != ES_STATUS_OK || preparation->n_graphs == 0) {
+        es_seed_preparation_destroy(preparation);
+        return status;
+    }
+    *preparation_out = preparation;
+    return ES_STATUS_OK;
+}
+
 // --- the work ---
 
 static EsStatus add_values(const EsGrowthModel *model, const PreparedSeed *seed, int blueprint) {
@@ -175,10 +221,46 @@ EsStatus es_seed_preparation_run(EsSeedPreparation *preparation) {
     }
     for (int i = 0; i < preparation->n_graphs; i++) {
         PreparedGraph *graph = &preparation->graphs[i];
-        ES_TRY(es_growth_graph_create(&preparation->model, &graph->topology, preparation->batch, 1,
-                                      &graph->graph));
+        if (graph->graph.graph == NULL) {
+            ES_TRY(es_growth_graph_create(&preparation->model, &graph->topology, preparation->batch,
+                                          1, &graph->graph));
+        }
     }
     return ES_STATUS_OK;
+}
+
+const EsTopology *es_seed_preparation_topology(const EsSeedPreparation *preparation) {
+    return &preparation->graphs[0].topology;
+}
+
+// NULL when it lists none of this topology that is not made yet.
+static PreparedGraph *find_lacking(const EsSeedPreparation *preparation,
+                                   const EsTopology *topology) {
+    for (int i = 0; i < preparation->n_graphs; i++) {
+        PreparedGraph *graph = &preparation->graphs[i];
+        if (graph->graph.graph == NULL &&
+            memcmp(&graph->topology, topology, sizeof *topology) == 0) {
+            return graph;
+        }
+    }
+    return NULL;
+}
+
+int es_seed_preparation_lacks(const EsSeedPreparation *preparation, const EsTopology *topology) {
+    return find_lacking(preparation, topology) != NULL;
+}
+
+int es_seed_preparation_take(EsSeedPreparation *to, EsSeedPreparation *from) {
+    int n_taken = 0;
+    for (int i = 0; i < from->n_graphs; i++) {
+        PreparedGraph *made = &from->graphs[i], *lacking = find_lacking(to, &made->topology);
+        if (lacking != NULL && made->graph.graph != NULL) {
+            lacking->graph = made->graph;
+            made->graph = (EsGrowthGraph){0};
+            n_taken++;
+        }
+    }
+    return n_taken;
 }
 
 // --- putting it in ---

@@ -21,11 +21,11 @@ enum { EPOCHS = 10 };
 
 typedef enum FaultKind { NO_FAULT, FAILS, SLEEPS, HANGS } FaultKind;
 
-// Calls first .. last of the controller, or of preparing seeds, counted from 1, go wrong. It
-// outlives threads that hang.
+// Calls first .. last of the controller, of preparing seeds, or of making graphs ahead, counted from
+// 1, go wrong. It outlives threads that hang.
 typedef struct Fault {
     FaultKind kind;
-    int is_of_seeds; // else of the controller
+    int is_of_seeds, is_of_prefetch; // else of the controller
     int first, last;
     double seconds; // of SLEEPS
     atomic_int n_calls;
@@ -70,8 +70,8 @@ typedef struct Fit {
     EsFitRails *rails;
     EsFitSearch *search;
     Fault *fault;
-    EsDeadlineDrill drill, seed_drill;
-    int64_t n_named[11]; // of the events that are asked for
+    EsDeadlineDrill drill, seed_drill, prefetch_drill;
+    int64_t n_named[12]; // of the events that are asked for
     double slowest_hook_ms;
     int n_left_inside; // epochs that went on while a call had not returned
     uint64_t hash;     // of all networks at the end
@@ -82,6 +82,7 @@ static const char *const counted_events[] = {"tolaria.tamiyo_timeout",
                                              "tolaria.tamiyo_abandoned",
                                              "tolaria.kasmina_timeout",
                                              "tolaria.kasmina_error",
+                                             "prefetch_timeout",
                                              "tolaria.conservative_mode_entered",
                                              "tolaria.conservative_mode_cleared",
                                              "tolaria.epoch_budget_exceeded",
@@ -127,6 +128,10 @@ static EsStatus open_fit(Fit *fit, const EsRailsSettings *rails, int n_epochs, F
     ES_TRY(es_fit_rails_create(&settings->rails, &fit->rails));
     fit->rails->drill = &fit->drill;
     fit->rails->seed_drill = &fit->seed_drill;
+    if (fault->is_of_prefetch) {
+        fit->prefetch_drill = (EsDeadlineDrill){go_wrong, fault};
+        fit->rails->prefetch_drill = &fit->prefetch_drill;
+    }
     EsFitSearchOptions search =
         es_fit_plan_search(&fit->plan, settings, &fit->dataset, &fit->devices);
     search.rails = fit->rails;
@@ -135,7 +140,8 @@ static EsStatus open_fit(Fit *fit, const EsRailsSettings *rails, int n_epochs, F
 
 static EsStatus open_drill(Fit *fit, const EsRailsSettings *rails, Fault *fault) {
     const EsDeadlineDrill none = {0}, drill = {go_wrong, fault};
-    return open_fit(fit, rails, EPOCHS, fault, fault->is_of_seeds ? none : drill,
+    return open_fit(fit, rails, EPOCHS, fault,
+                    fault->is_of_seeds || fault->is_of_prefetch ? none : drill,
                     fault->is_of_seeds ? drill : none);
 }
 
@@ -363,6 +369,39 @@ static EsStatus drill_hang(EsDrillReport *report) {
     end_fault(&fault);
     close_fit(&fit);
     close_fit(&twin);
+    return status;
+}
+
+// The thread that makes graphs ahead hangs in its first: they are made when they are needed.
+static EsStatus drill_prefetch(EsDrillReport *report) {
+    static Fault fault;
+    Fit fit;
+    uint64_t calm_hash = 0;
+    EsRailsSettings rails = usual_rails();
+    rails.prefetch = 16;
+    rails.prefetch_timeout_ms = 1;
+    fault = (Fault){.kind = HANGS, .is_of_prefetch = 1, .first = 1, .last = 1000};
+    EsStatus status = hash_calm_fit(&calm_hash);
+    memset(&fit, 0, sizeof fit);
+    if (status == ES_STATUS_OK) {
+        status = open_drill(&fit, &rails, &fault);
+    }
+    status = status == ES_STATUS_OK ? run_fit(&fit, no_time) : status;
+    if (status == ES_STATUS_OK) {
+        const EsPrefetchCounts *counts = &fit.rails->prefetch;
+        describe(report, &fit);
+        es_drill_promise(report, fit.n_left_inside > 0, "training waited for a graph");
+        es_drill_promise(report, counts->requested > 0 && counts->used == 0,
+                         "%lld requests, %lld used", (long long)counts->requested,
+                         (long long)counts->used);
+        es_drill_promise(report, counts->timed_out > 0, "no request timed out");
+        es_drill_promise(report, fit.rails->rails.counts.failed == 0,
+                         "%lld epochs failed, expected none",
+                         (long long)fit.rails->rails.counts.failed);
+        es_drill_promise(report, fit.hash == calm_hash, "the networks differ from those without");
+    }
+    end_fault(&fault);
+    close_fit(&fit);
     return status;
 }
 
@@ -680,6 +719,9 @@ static const EsDrill drills[] = {
      "a warning tolaria.kasmina_error; the seeds are not planted", drill_seed_error},
     {"seed-timeout", "preparing seeds takes longer than its deadline",
      "a warning tolaria.kasmina_timeout; the late seeds are thrown away", drill_seed_timeout},
+    {"prefetch-timeout", "the thread that makes graphs of seeds ahead hangs",
+     "a warning prefetch_timeout; graphs are made when they are needed, with the same bits",
+     drill_prefetch},
     {"breaker", "three epochs in a row exceed their budget",
      "tolaria.breaker_opened; it closes after its time and a good epoch", drill_breaker},
     {"emergency-halt", "every epoch exceeds its budget",

@@ -19,6 +19,10 @@ static void forget_candidates(EsFitGroup *group) {
     group->loss = group->accuracy = NULL;
     group->actions = NULL;
     group->masks = NULL;
+    group->prefetch = NULL;
+    group->prefetched = (EsPrefetchCounts){0};
+    group->foreseen = NULL;
+    group->n_foreseen = 0;
     group->n = 0;
 }
 
@@ -32,8 +36,57 @@ static void close_policy(EsFitGroup *group) {
     group->policy = NULL;
 }
 
+static int is_none(const EsTopology *topology, void *context) {
+    (void)topology;
+    (void)context;
+    return 0;
+}
+
+// Adds what has happened to requests since the last time to the counts of the rails.
+static void count_prefetch(EsFitGroup *group) {
+    EsFitRails *rails = group->options.rails;
+    EsPrefetchCounts now = es_seed_prefetch_counts(group->prefetch);
+    const EsPrefetchCounts before = group->prefetched;
+    EsPrefetchCounts *all = &rails->prefetch;
+    es_rails_prefetch_failed(&rails->rails, now.failed - before.failed,
+                             now.timed_out - before.timed_out);
+    all->requested += now.requested - before.requested;
+    all->used += now.used - before.used;
+    all->failed += now.failed - before.failed;
+    all->timed_out += now.timed_out - before.timed_out;
+    all->canceled += now.canceled - before.canceled;
+    all->stale += now.stale - before.stale;
+    all->in_flight += now.in_flight - before.in_flight;
+    all->ready += now.ready - before.ready;
+    all->made += now.made - before.made;
+    all->made_ms += now.made_ms - before.made_ms;
+    all->last_ms = now.made > before.made ? now.last_ms : all->last_ms;
+    group->prefetched = now;
+}
+
+static void close_prefetch(EsFitGroup *group) {
+    if (group->prefetch != NULL) {
+        es_seed_prefetch_drop(group->prefetch, is_none, NULL);
+        count_prefetch(group);
+        es_seed_prefetch_destroy(group->prefetch);
+    }
+    es_release(group->foreseen);
+}
+
+static EsStatus open_prefetch(EsFitGroup *group) {
+    const EsFitRails *rails = group->options.rails;
+    int n_ahead = rails != NULL ? rails->rails.settings.prefetch : 0;
+    if (n_ahead == 0) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_allocate(sizeof *group->foreseen * (size_t)n_ahead, (void **)&group->foreseen));
+    return es_seed_prefetch_create((double)rails->rails.settings.prefetch_timeout_ms,
+                                   rails->prefetch_drill, &group->prefetch);
+}
+
 static void release_candidates(EsFitGroup *group) {
     close_policy(group);
+    close_prefetch(group);
     es_growth_destroy(group->growth);
     es_release(group->candidates);
     es_release(group->loss);
@@ -162,6 +215,7 @@ static EsStatus create_candidates(EsFitGroup *group, const int *candidates, int 
     ES_TRY(es_allocate(sizeof *group->actions * count, (void **)&group->actions));
     ES_TRY(es_allocate(sizeof *group->masks * count, (void **)&group->masks));
     memcpy(group->candidates, candidates, sizeof *candidates * count);
+    ES_TRY(open_prefetch(group));
     group->n = n; // last: a group that could not be made has no candidates to report
     return ES_STATUS_OK;
 }
@@ -422,25 +476,115 @@ static EsSeedPreparation *await_seeds(EsFitGroup *group, SeedJob *job) {
     return ready;
 }
 
-// Has the seeds of the actions made on a worker, where there are rails with a deadline for that.
-// *preparation is NULL without, and where the actions need nothing.
+// Has the seeds of the actions made on a worker where there is a deadline for that, and takes the
+// graphs that were made ahead, which a seed needs when it begins to train, some steps after it was
+// planted. *preparation is NULL without both, and where nothing is needed.
 static EsStatus prepare_seeds(EsFitGroup *group, EsSeedPreparation **preparation) {
     const EsFitRails *rails = group->options.rails;
+    int has_deadline =
+        rails != NULL && rails->rails.settings.seed_deadline_ms > 0 && count_operations(group) > 0;
+    EsSeedPreparation *wanted = NULL;
     SeedJob *job = NULL;
     *preparation = NULL;
-    if (rails == NULL || rails->rails.settings.seed_deadline_ms <= 0 ||
-        count_operations(group) == 0) {
+    if (!has_deadline && group->prefetch == NULL) {
         return ES_STATUS_OK;
     }
-    ES_TRY(es_allocate(sizeof *job, (void **)&job));
-    job->drill = rails->seed_drill != NULL ? *rails->seed_drill : (EsDeadlineDrill){0};
-    EsStatus status = es_seed_preparation_create(group->growth, group->actions, &job->preparation);
-    if (status == ES_STATUS_OK && job->preparation != NULL) {
-        *preparation = await_seeds(group, job);
+    ES_TRY(es_seed_preparation_create(group->growth, group->actions, &wanted));
+    if (wanted == NULL) {
         return ES_STATUS_OK;
     }
-    release_job(job);
-    return status;
+    if (group->prefetch != NULL) {
+        es_seed_prefetch_take(group->prefetch, wanted);
+    }
+    EsStatus status =
+        has_deadline ? es_allocate(sizeof *job, (void **)&job) : es_seed_preparation_run(wanted);
+    if (status != ES_STATUS_OK) {
+        es_seed_preparation_destroy(wanted);
+        return status;
+    }
+    if (has_deadline) {
+        job->preparation = wanted;
+        job->drill = rails->seed_drill != NULL ? *rails->seed_drill : (EsDeadlineDrill){0};
+        wanted = await_seeds(group, job);
+    }
+    *preparation = wanted;
+    return ES_STATUS_OK;
+}
+
+// --- graphs made ahead ---
+
+static int is_foreseen(const EsTopology *topology, void *context) {
+    const EsFitGroup *group = context;
+    for (int i = 0; i < group->n_foreseen; i++) {
+        if (memcmp(&group->foreseen[i], topology, sizeof *topology) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+// The blueprint of the next lower cost in a slot, the largest first; -1 when there is none.
+static int next_blueprint(const EsFitGroup *group, int slot, int before) {
+    const EsGrowthSettings *settings = es_growth_settings(group->growth);
+    int64_t bound = before < 0 ? INT64_MAX : seed_cost(group, slot, before, 0);
+    int found = -1;
+    for (int b = 0; b < ES_N_BLUEPRINT_IDS; b++) {
+        int64_t cost = seed_cost(group, slot, b, 0);
+        int is_behind = cost < bound || (cost == bound && b > before);
+        if (es_blueprint_is_legal(settings, b) && is_behind &&
+            (found < 0 || cost > seed_cost(group, slot, found, 0))) {
+            found = b;
+        }
+    }
+    return found;
+}
+
+// Requests the graph of a host with the seeds that it has and one that may come (slot -1: none),
+// unless it is there or on its way.
+static EsStatus foresee(EsFitGroup *group, int env, int slot, int blueprint) {
+    EsSeedPreparation *preparation = NULL;
+    if (group->n_foreseen == group->options.rails->rails.settings.prefetch) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_seed_preparation_foresee(group->growth, env, slot, blueprint, &preparation));
+    if (preparation == NULL) {
+        return ES_STATUS_OK;
+    }
+    const EsTopology topology = *es_seed_preparation_topology(preparation);
+    int is_new = !is_foreseen(&topology, group);
+    if (is_new) {
+        group->foreseen[group->n_foreseen++] = topology;
+    }
+    if (is_new && !es_seed_prefetch_has(group->prefetch, &topology)) {
+        es_seed_prefetch_request(group->prefetch, preparation);
+    } else {
+        es_seed_preparation_destroy(preparation);
+    }
+    return ES_STATUS_OK;
+}
+
+// Has graphs made for seeds that have germinated, then of what the next decision may plant, the
+// largest that fit first, for as many as the rails say; gives up those that cannot come any more.
+static EsStatus look_ahead(EsFitGroup *group) {
+    const EsGrowthSettings *settings = es_growth_settings(group->growth);
+    group->n_foreseen = 0;
+    for (int env = 0; env < group->n; env++) {
+        ES_TRY(foresee(group, env, -1, 0));
+    }
+    for (int env = 0; env < group->n; env++) {
+        int64_t left = parameters_left(group, env);
+        for (int slot = 0; slot < settings->n_slots; slot++) {
+            for (int b = next_blueprint(group, slot, -1); b >= 0;
+                 b = next_blueprint(group, slot, b)) {
+                if (seed_cost(group, slot, b, 0) <= left) {
+                    ES_TRY(foresee(group, env, slot, b));
+                }
+            }
+        }
+    }
+    es_seed_prefetch_drop(group->prefetch, is_foreseen, group);
+    count_prefetch(group);
+    return ES_STATUS_OK;
 }
 
 EsStatus es_fit_group_decide(EsFitGroup *group) {
@@ -458,7 +602,8 @@ EsStatus es_fit_group_decide(EsFitGroup *group) {
     es_seed_preparation_destroy(preparation);
     ES_TRY(status);
     // no reward accounts for prunes here
-    return es_growth_settle_prunes(group->growth, state->env.n_unrewarded_prunes);
+    ES_TRY(es_growth_settle_prunes(group->growth, state->env.n_unrewarded_prunes));
+    return group->prefetch != NULL ? look_ahead(group) : ES_STATUS_OK;
 }
 
 // --- those that stay ---

@@ -42,6 +42,10 @@ typedef struct EsFitGroup {
     double *accuracy;                    // owned [N]: likewise, percent
     EsAction *actions;                   // owned [N]: of the last decision
     EsActionMasks *masks;                // owned [N]
+    EsSeedPrefetch *prefetch;            // owned; NULL unless the rails have graphs made ahead
+    EsPrefetchCounts prefetched;         // that the rails know of
+    EsTopology *foreseen;                // owned [rails' prefetch]: that may come next
+    int n_foreseen;
 } EsFitGroup;
 
 // Candidates first .. first + n - 1, at the begin of their episodes, which have their numbers.
@@ -57,7 +61,7 @@ EsStatus es_fit_group_advance(EsFitGroup *group);
 // put into another slot where it does not, or not at all. With rails all wait in conservative mode,
 // and when the policy fails or misses its deadline; after that another policy of the same name goes
 // on, which has seen nothing yet. So they do when the seeds that were decided on are not ready in
-// time (growth/engine/seed_preparation.h).
+// time (growth/engine/seed_preparation.h). Graphs that the rails want made ahead change no bit.
 EsStatus es_fit_group_decide(EsFitGroup *group);
 
 // Drops all candidates but those at these positions, in rising order. After a decision.

@@ -143,6 +143,7 @@ static void emit_metrics(const EsFitRails *fit, EsHub *hub, EsEventTime time,
     if (fit->deadline != NULL) {
         calls = es_deadline_counts(fit->deadline);
     }
+    const EsPrefetchCounts *ahead = &fit->prefetch;
     const EsMetricEvent rows[] = {
         es_metric("tolaria.training.loss", epoch->loss),
         es_metric("tolaria.training.accuracy", epoch->train_accuracy / 100),
@@ -171,6 +172,18 @@ static void emit_metrics(const EsFitRails *fit, EsHub *hub, EsEventTime time,
         es_metric("tolaria.rollback.deadline_exceeded_total",
                   (double)rails->counts.restore_deadlines),
         es_metric("tolaria.rollback.restore_latency_ms", rails->restore_ms),
+        es_metric("kasmina.prefetch.inflight", (double)ahead->in_flight),
+        es_metric("kasmina.prefetch.requests_total", (double)ahead->requested),
+        es_metric("kasmina.prefetch.ready_total",
+                  (double)(ahead->used + ahead->stale + ahead->ready)),
+        es_metric("kasmina.prefetch.used_total", (double)ahead->used),
+        es_metric("kasmina.prefetch.stale_total", (double)ahead->stale),
+        es_metric("kasmina.prefetch.error_total", (double)ahead->failed),
+        es_metric("kasmina.prefetch.timeout_total", (double)ahead->timed_out),
+        es_metric("kasmina.prefetch.canceled_total", (double)ahead->canceled),
+        es_metric("kasmina.prefetch.latency_ms",
+                  ahead->made > 0 ? ahead->made_ms / (double)ahead->made : 0),
+        es_metric("kasmina.prefetch.last_latency_ms", ahead->last_ms),
         es_metric("esper.rails.threads_abandoned", (double)calls.abandoned)};
     es_emit_metric(hub, time, rows, ES_COUNT_OF(rows));
 }

@@ -12,6 +12,7 @@
 #include "fit/controller.h"
 #include "fit/emergency_signal.h"
 #include "fit/rails.h"
+#include "fit/seed_prefetch.h"
 #include "runs/checkpoint.h"
 #include "telemetry/hub.h"
 
@@ -30,6 +31,11 @@
         ES_CONFIG_FLOAT(T, m.seed_deadline_ms, "rails", "seed_deadline_ms", "0", 0, 1e9,           \
                         "time to prepare the seeds of a decision in, else they are not planted; "  \
                         "0 = any"),                                                                \
+        ES_CONFIG_INT(T, m.prefetch, "rails", "prefetch", "0", 0, ES_PREFETCH_MAX,                 \
+                      "graphs of hosts with seeds that may come next, made while an epoch "        \
+                      "trains; 0 = none"),                                                         \
+        ES_CONFIG_FLOAT(T, m.prefetch_timeout_ms, "rails", "prefetch_timeout_ms", "1000", 1, 1e9,  \
+                        "time after which such a graph is given up"),                              \
         ES_CONFIG_INT(T, m.breaker_failures, "rails", "breaker_failures", "3", 1, 1000000,         \
                       "failed epochs in a row that open the breaker"),                             \
         ES_CONFIG_INT(T, m.breaker_successes, "rails", "breaker_successes", "1", 1, 1000000,       \
@@ -64,8 +70,10 @@ typedef struct EsFitRails {
     int has_no_signal;             // it cannot be made
     EsEmergencyDispatch *dispatch; // owned; NULL without a file for emergencies
     const EsDeadlineDrill *drill;  // borrowed: of the controller; NULL but in drills
-    const EsDeadlineDrill *seed_drill; // likewise, of preparing seeds
-    size_t snapshot_bytes;             // in memory
+    const EsDeadlineDrill *seed_drill;     // likewise, of preparing seeds
+    const EsDeadlineDrill *prefetch_drill; // likewise, of making graphs ahead
+    EsPrefetchCounts prefetch;             // of all groups of candidates
+    size_t snapshot_bytes;                 // in memory
 } EsFitRails;
 
 EsStatus es_fit_rails_create(const EsRailsSettings *settings, EsFitRails **rails);

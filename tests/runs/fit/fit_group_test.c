@@ -135,6 +135,48 @@ TEST(candidates_that_stay_go_on_as_they_were) {
     }
 }
 
+// Runs all steps, with graphs made ahead or without; candidates are dropped on the way.
+static uint64_t grow_ahead(int n_ahead, EsPrefetchCounts *counts) {
+    Case test;
+    EsFitRails *rails = NULL;
+    uint64_t hash = 0;
+    EsRailsSettings settings = {.is_on = 1, .prefetch = n_ahead, .prefetch_timeout_ms = 60000};
+    begin_case(&test, "eager", 2000, 6);
+    REQUIRE_OK(es_fit_rails_create(&settings, &rails));
+    test.options.rails = rails;
+    EsFitGroup *group = create_group(&test, 4, 0);
+    for (int step = 0; step < STEPS; step++) {
+        es_rails_begin_epoch(&rails->rails);
+        REQUIRE_OK(es_fit_group_advance(group));
+        REQUIRE_OK(es_fit_group_decide(group));
+        if (step == 20) {
+            REQUIRE_OK(es_fit_group_keep(group, (int[]){0, 3}, 2));
+        }
+    }
+    for (int i = 0; i < group->n; i++) {
+        hash = hash * 31 + hash_env(group->growth, i);
+    }
+    es_fit_group_destroy(group);
+    *counts = rails->prefetch;
+    es_fit_rails_destroy(rails);
+    end_case(&test);
+    return hash;
+}
+
+TEST(graphs_made_ahead_change_no_bit) {
+    EsPrefetchCounts none, some;
+    EXPECT(grow_ahead(0, &none) == grow_ahead(64, &some));
+    EXPECT_EQ(none.requested, 0);
+    EXPECT(some.requested > 0);
+    EXPECT(some.used + some.canceled > 0);
+    EXPECT_EQ(some.in_flight, 0);
+    EXPECT_EQ(some.ready, 0);
+    EXPECT_EQ(some.failed, 0);
+    EXPECT_EQ(some.requested, some.used + some.canceled + some.stale + some.timed_out);
+    printf("%lld requested, %lld used, %lld canceled, %lld stale\n", (long long)some.requested,
+           (long long)some.used, (long long)some.canceled, (long long)some.stale);
+}
+
 TEST(a_loaded_group_goes_on_with_the_same_bits) {
     Case test;
     begin_case(&test, "random", 2000, 4);
