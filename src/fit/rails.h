@@ -26,7 +26,7 @@ typedef struct EsRailsSettings {
     float controller_deadline_ms; // 0 = it is waited for
     float seed_deadline_ms;       // of preparing seeds; 0 = it is waited for
     int prefetch;                 // graphs of possible seeds made ahead; 0 = none
-    float prefetch_timeout_ms;    // after which one is given up
+    float prefetch_timeout_ms;    // after which one is given up; 0 = never
     int breaker_failures;         // in a row that open the breaker
     int breaker_successes;        // that close it again
     float breaker_seconds;        // that it stays open

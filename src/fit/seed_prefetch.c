@@ -20,7 +20,7 @@ typedef struct Request {
     int64_t asked_ns, ready_ns;
 } Request;
 
-// Freed by whoever leaves last: a worker that hangs still has it.
+// Freed by the worker, which may hang for longer than the trainer is there.
 typedef struct Shared {
     pthread_mutex_t lock; // guards what follows
     pthread_cond_t changed;
@@ -137,7 +137,8 @@ EsStatus es_seed_prefetch_create(double timeout_ms, const EsDeadlineDrill *drill
 }
 
 static int is_past(const EsSeedPrefetch *prefetch, int64_t since_ns, int64_t now_ns) {
-    return 1e-6 * (double)(now_ns - since_ns) > prefetch->timeout_ms;
+    double ms = 1e-6 * (double)(now_ns - since_ns);
+    return prefetch->timeout_ms > 0 && ms > prefetch->timeout_ms;
 }
 
 // Ends request i in the way that `count` counts; `other` counts it where it was ready. The lock is

@@ -9,7 +9,7 @@
 //     EsSeedPrefetch *prefetch; ES_TRY(es_seed_prefetch_create(1000, NULL, &prefetch));
 //     es_seed_prefetch_request(prefetch, preparation);        // the preparation is its own now
 //     ... an epoch ...
-//     es_seed_prefetch_take(prefetch, wanted);                // then es_seed_preparation_run(wanted)
+//     es_seed_prefetch_take(prefetch, wanted);                // running `wanted` makes the rest
 //     es_seed_prefetch_drop(prefetch, still_wanted, context); // stale ones
 //     es_seed_prefetch_destroy(prefetch);
 #ifndef ES_FIT_SEED_PREFETCH_H
@@ -21,7 +21,7 @@
 // Requests that are kept at a time; more are refused.
 #define ES_PREFETCH_MAX 256
 
-// Since it was created. requested = used + failed + timed_out + canceled + stale + in_flight + ready
+// Since it was created. `requested` is the sum of those below, up to `ready`.
 typedef struct EsPrefetchCounts {
     int64_t requested;
     int64_t used;      // ready when a decision wanted them
@@ -38,7 +38,7 @@ typedef struct EsPrefetchCounts {
 
 typedef struct EsSeedPrefetch EsSeedPrefetch;
 
-// `drill`, nullable and copied, runs on the thread before each preparation.
+// A time-out of 0 is none. `drill`, nullable and copied, runs on the thread before each one.
 EsStatus es_seed_prefetch_create(double timeout_ms, const EsDeadlineDrill *drill,
                                  EsSeedPrefetch **prefetch);
 // Cancels what is left. A preparation that hangs goes on by itself.

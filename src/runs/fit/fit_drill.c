@@ -21,8 +21,8 @@ enum { EPOCHS = 10 };
 
 typedef enum FaultKind { NO_FAULT, FAILS, SLEEPS, HANGS } FaultKind;
 
-// Calls first .. last of the controller, of preparing seeds, or of making graphs ahead, counted from
-// 1, go wrong. It outlives threads that hang.
+// Calls first .. last of the controller, of preparing seeds, or of making graphs ahead, counted
+// from 1, go wrong. It outlives threads that hang.
 typedef struct Fault {
     FaultKind kind;
     int is_of_seeds, is_of_prefetch; // else of the controller

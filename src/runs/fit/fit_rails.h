@@ -34,8 +34,8 @@
         ES_CONFIG_INT(T, m.prefetch, "rails", "prefetch", "0", 0, ES_PREFETCH_MAX,                 \
                       "graphs of hosts with seeds that may come next, made while an epoch "        \
                       "trains; 0 = none"),                                                         \
-        ES_CONFIG_FLOAT(T, m.prefetch_timeout_ms, "rails", "prefetch_timeout_ms", "1000", 1, 1e9,  \
-                        "time after which such a graph is given up"),                              \
+        ES_CONFIG_FLOAT(T, m.prefetch_timeout_ms, "rails", "prefetch_timeout_ms", "1000", 0, 1e9,  \
+                        "time after which such a graph is given up; 0 = never"),                   \
         ES_CONFIG_INT(T, m.breaker_failures, "rails", "breaker_failures", "3", 1, 1000000,         \
                       "failed epochs in a row that open the breaker"),                             \
         ES_CONFIG_INT(T, m.breaker_successes, "rails", "breaker_successes", "1", 1, 1000000,       \
