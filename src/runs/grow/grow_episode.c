@@ -142,6 +142,7 @@ static EsStatus begin_on_device(EsEpisodeRunner *runner, EsPolicy *policy, int64
                                   &runner->decision));
         es_decision_place_report(runner->decision, runner->report);
     }
+    ES_TRY(es_decision_keep_logits(runner->decision, runner->keeps_logits));
     return es_decision_begin(runner->decision, first_episode);
 }
 
