@@ -492,6 +492,9 @@ static void describe_choices(const EsGrowEvents *events, int64_t env, const EsAc
         if ((is_read || head == ES_HEAD_SLOT) && slot >= 0 && slot < events->n_slots) {
             int is_known = is_read && policy != NULL &&
                            es_policy_head_probabilities(policy, env, masks, action, head, p);
+            if (is_known && head == ES_HEAD_OP) { // a fit may carry out another than was drawn
+                row->confidence = (double)(float)p[op];
+            }
             *columns[head] = write_choice(events, head, legal_values(masks, action, head),
                                           is_known ? p : NULL, &room);
         }
