@@ -326,11 +326,15 @@ static EsStatus draw_heads(Cursor *cursor) {
     if (n > 0 && has_room) {
         add_line(cursor, ES_LINE_TITLE, "Chosen, by head, %s", rounds);
     }
-    for (int i = 0; i < n && (i == 0 || has_room);) {
+    for (int i = 0; i < n;) {
         const char *head = es_column_text(table, "head", i);
+        int is_op = strcmp(head, "op") == 0;
         char label[40];
+        if (!has_room && !is_op) {
+            break;
+        }
         if (has_room) {
-            snprintf(label, sizeof label, "%-13.20s", i == 0 ? "operation" : head);
+            snprintf(label, sizeof label, "%-13.20s", is_op ? "operation" : head);
         } else {
             snprintf(label, sizeof label, "Chosen, %s: ", rounds);
         }

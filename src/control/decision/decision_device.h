@@ -57,7 +57,7 @@ EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode);
 
 // From now on choose also queues a copy of its logits to the CPU, for es_policy_head_probabilities;
 // it has arrived when what is queued after it has, and es_decision_receive then shows it. Of
-// policies that are not learned nothing is copied. Off at first; called between rounds.
+// policies that are not learned nothing is copied. Off at first; called before the first step.
 EsStatus es_decision_keep_logits(EsDecisionDevice *decision, int is_kept);
 
 // Latches the reward's inputs, then decides. state, masks [E] and actions [E] are device memory;
