@@ -124,7 +124,8 @@ static EsStatus create_policy_runner(EsGrowth *growth, const char *task, int64_t
     bench->runner = (EsEpisodeRunner){.settings = &bench->settings,
                                       .device = es_growth_store(growth)->device,
                                       .growth = growth,
-                                      .has_borrowed_dataset = 1};
+                                      .has_borrowed_dataset = 1,
+                                      .keeps_logits = 1};
     bench->n_steps = n_steps;
     write_settings(bench, task);
     ES_TRY_GOTO(es_grow_episode_create_reward_and_buffers(&bench->runner));
@@ -168,8 +169,8 @@ static EsStatus step_decided(void *context, int64_t step) {
     }
     ES_TRY(es_policy_training_record(bench->policy, &es_growth_snapshot(runner->growth)->state,
                                      runner->rewards, bench->settings.reward.rollback_penalty));
-    es_grow_events_decided(bench->events, &moment, runner->actions,
-                           es_policy_action_stats(bench->policy));
+    es_grow_events_decided(bench->events, &moment, runner->actions, es_growth_masks(runner->growth),
+                           bench->policy);
     es_grow_events_rewarded(bench->events, &moment, runner);
     es_hub_tick(bench->hub);
     return ES_STATUS_OK;

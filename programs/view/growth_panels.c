@@ -1,5 +1,5 @@
-// Panels of growth: the network with its seeds, grown topologies, environments, decisions, rewards,
-// and the comparison with baselines.
+// Panels of growth: the network with its seeds, grown topologies, environments, rewards, and the
+// comparison with baselines.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -320,104 +320,6 @@ EsStatus es_panel_environments(const EsPanelInput *input, EsText *html) {
     }
     json_decref(table);
     return ES_STATUS_OK;
-}
-
-// --- decisions ---
-
-static void draw_decision(const json_t *table, int i, EsText *html) {
-    es_text_add_string(html, "<tr>");
-    es_panel_number_cell(html, es_column_real(table, "step", i), 6);
-    es_panel_cell(html, es_column_text(table, "op", i));
-    es_text_add_string(html, "<td>");
-    es_html_add(html, es_column_text(table, "slot", i));
-    es_text_add_string(html, " ");
-    es_html_add(html, es_column_text(table, "blueprint", i));
-    es_text_add_string(html, "</td>");
-    es_panel_number_cell(html, es_column_real(table, "confidence", i), 3);
-    es_panel_number_cell(html, es_column_real(table, "value", i), 3);
-    int is_forced = es_column_real(table, "is_forced", i) == 1;
-    int is_refused = es_column_real(table, "is_success", i) == 0;
-    es_text_add_string(html, "<td>");
-    es_text_add_string(html, is_forced ? "no other was legal" : "");
-    if (is_refused) {
-        es_text_add_string(html, "refused: ");
-        es_html_add(html, es_column_text(table, "refusal", i));
-    }
-    es_text_add_string(html, "</td></tr>\n");
-}
-
-// Shares of the operations over the run, one line each, in the order and colours of this list.
-static EsStatus draw_shares(EsRunView *view, const EsViewQuestion *question, EsText *html) {
-    static const char *const ops[] = {"WAIT",  "GERMINATE", "SET_ALPHA_TARGET",
-                                      "PRUNE", "FOSSILIZE", "ADVANCE"};
-    enum { N_OPS = ES_COUNT_OF(ops), MAX_BUCKETS = 64 };
-    json_t *table = NULL;
-    EsViewQuestion coarse = *question;
-    coarse.n_points = MAX_BUCKETS - 4;
-    ES_TRY(es_run_view_read(view, "actions", &coarse, &table));
-    double x[MAX_BUCKETS] = {0}, total[MAX_BUCKETS] = {0}, y[N_OPS][MAX_BUCKETS] = {{0}};
-    EsSeries series[N_OPS];
-    int n_series = 0, n_buckets = 0, is_used[N_OPS] = {0};
-    for (int i = 0; i < es_table_n_rows(table); i++) {
-        double round = es_column_real(table, "round", i), n = es_column_real(table, "n", i);
-        int bucket = (int)es_column_real(table, "bucket", i), op = 0;
-        while (op < N_OPS && strcmp(ops[op], es_column_text(table, "op", i)) != 0) {
-            op++;
-        }
-        if (bucket >= 0 && bucket < MAX_BUCKETS && op < N_OPS) {
-            n_buckets = ES_MAX(n_buckets, bucket + 1);
-            x[bucket] = fmax(x[bucket], round);
-            y[op][bucket] = n;
-            total[bucket] += n;
-            is_used[op] = 1;
-        }
-    }
-    for (int op = 0; op < N_OPS; op++) {
-        for (int i = 0; i < n_buckets; i++) {
-            y[op][i] = total[i] > 0 ? 100 * y[op][i] / total[i] : NAN;
-        }
-        if (is_used[op]) {
-            series[n_series++] =
-                (EsSeries){.label = ops[op], .x = x, .y = y[op], .n = n_buckets, .colour = op};
-        }
-    }
-    es_chart_lines(html, &(EsChart){.title = "Operations chosen",
-                                    .unit = "% of recorded decisions",
-                                    .x_label = "round",
-                                    .note = "Waiting is recorded on the stride alone, all else "
-                                            "always: its true share is larger.",
-                                    .series = series,
-                                    .n_series = n_series,
-                                    .starts_at_zero = 1});
-    json_decref(table);
-    return ES_STATUS_OK;
-}
-
-EsStatus es_panel_decisions(const EsPanelInput *input, EsText *html) {
-    EsRunView *view = input->views[0];
-    EsViewQuestion question = input->question;
-    json_t *table = NULL;
-    ES_TRY(es_run_view_resolve(view, &question));
-    ES_TRY(es_run_view_read(view, "decisions", &question, &table));
-    int n = es_table_n_rows(table);
-    if (n == 0) {
-        es_html_empty(html, "Decisions of the environment that is looked at appear here, with the "
-                            "probability of what was chosen.");
-    } else {
-        char caption[80];
-        int length = snprintf(caption, sizeof caption, "Environment %lld", (long long)question.env);
-        if (!es_run_view_is_one_episode(view)) {
-            snprintf(caption + length, sizeof caption - (size_t)length, ", round %lld",
-                     (long long)question.round);
-        }
-        es_panel_begin_table(html, caption, "#step|operation|on|#probability|#value|choice");
-        for (int i = ES_MAX(n - 30, 0); i < n; i++) {
-            draw_decision(table, i, html);
-        }
-        es_panel_end_table(html);
-    }
-    json_decref(table);
-    return es_run_view_is_one_episode(view) ? ES_STATUS_OK : draw_shares(view, &question, html);
 }
 
 // --- rewards ---

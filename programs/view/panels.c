@@ -44,8 +44,9 @@ static const EsPanel panels[] = {
      "look at.",
      "grow fit hosts", 0, 1, "", es_panel_environments},
     {"decisions", "Decisions",
-     "What the policy did, how probable that was, and whether it had a choice.", "grow fit", 0, 0,
-     "grow fit", es_panel_decisions},
+     "What the policy did, and what else it could have: the legal values with their probabilities "
+     "(the chosen one in bold); policies that are not learned have none.",
+     "grow fit", 0, 1, "grow fit", es_panel_decisions},
     {"rewards", "Reward, term by term", "Mean of the recorded steps of a round.", "grow", 0, 0,
      "grow", es_panel_rewards},
     {"rails", "Rails of the fit",

@@ -24,7 +24,7 @@ typedef struct Remembered {
     json_t *table;           // owned
 } Remembered;
 
-#define N_REMEMBERED 24
+#define N_REMEMBERED 26
 
 struct EsRunView {
     EsRunDatabase *database; // owned
@@ -124,6 +124,29 @@ static const Table tables[] = {
      "SELECT " STEP ", op, slot, blueprint, style, alpha_target, confidence, entropy, value,\n"
      "  is_forced, is_success, refusal\n"
      "FROM event_decision_taken WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"},
+    {"why", "fles", "of the same decisions: legal values of the heads with their probabilities",
+     "SELECT " STEP ", op_probabilities, slot_probabilities, blueprint_probabilities,\n"
+     "  style_probabilities, tempo_probabilities, alpha_target_probabilities,\n"
+     "  alpha_speed_probabilities, alpha_curve_probabilities\n"
+     "FROM event_decision_taken WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"},
+    {"heads", "fles", "values chosen in each head, over twenty rounds up to one; a fit: over all",
+     "WITH recent AS MATERIALIZED (SELECT * FROM event_decision_taken\n"
+     "  WHERE round BETWEEN iif(?4, ?1, ?1 - 19) AND ?2),\n"
+     "counted(place, head, value, n) AS (\n"
+     // waiting is recorded on the stride alone: shares of operations are of its steps
+     "SELECT 1, 'op', op, count(*) FROM recent WHERE (round, step) IN (SELECT round, step\n"
+     "  FROM event_env_stepped WHERE round BETWEEN iif(?4, ?1, ?1 - 19) AND ?2) GROUP BY op\n"
+     "UNION ALL SELECT 2, 'slot', slot, count(*) FROM recent GROUP BY slot\n"
+     "UNION ALL SELECT 3, 'blueprint', blueprint, count(*) FROM recent GROUP BY blueprint\n"
+     "UNION ALL SELECT 4, 'style', style, count(*) FROM recent GROUP BY style\n"
+     "UNION ALL SELECT 5, 'tempo', tempo || iif(tempo = 1, ' step', ' steps'), count(*)\n"
+     "  FROM recent GROUP BY tempo\n"
+     "UNION ALL SELECT 6, 'alpha_target', printf('%.2g', alpha_target), count(*) FROM recent\n"
+     "  WHERE alpha_target IS NOT NULL GROUP BY alpha_target\n"
+     "UNION ALL SELECT 7, 'alpha_speed', alpha_speed, count(*) FROM recent GROUP BY alpha_speed\n"
+     "UNION ALL SELECT 8, 'alpha_curve', alpha_curve, count(*) FROM recent GROUP BY alpha_curve)\n"
+     "SELECT head, value, n, 100.0 * n / sum(n) OVER (PARTITION BY head) AS percent\n"
+     "FROM counted WHERE value IS NOT NULL ORDER BY place, n DESC, value LIMIT 200"},
     {"slots", "", "slots that had a seed in the last hundred rounds",
      "SELECT slot, count(*) AS n FROM event_seed_germinated\n"
      "WHERE round > " NEWEST("event_seed_germinated") " - 100 GROUP BY slot ORDER BY slot"},
@@ -134,11 +157,15 @@ static const Table tables[] = {
      "  ON f.round = o.round AND f.env = o.env AND f.episode = o.episode\n"
      "WHERE o.round = ?1 AND o.arm IS NULL\n"
      "ORDER BY o.final_accuracy DESC, o.env, f.slot LIMIT 400"},
-    {"actions", "b", "operations chosen in the last round of each bucket",
+    {"actions", "b", "operations chosen in the recorded steps of the last round of each bucket",
      "WITH RECURSIVE sampled(round) AS (SELECT ?1 UNION ALL SELECT round + ?1 FROM sampled\n"
      "  WHERE round + ?1 <= " NEWEST("event_decision_taken") ")\n"
      "SELECT round / ?1 - 1 AS bucket, round, op, count(*) AS n, sum(is_forced) AS n_forced\n"
-     "FROM sampled CROSS JOIN event_decision_taken USING (round) GROUP BY round, op\n"
+     "FROM sampled CROSS JOIN event_decision_taken d USING (round)\n"
+     // on the stride, where waiting is recorded, too
+     "WHERE EXISTS (SELECT 1 FROM event_env_stepped s\n"
+     "  WHERE s.round = d.round AND s.step = d.step)\n"
+     "GROUP BY round, op\n"
      "ORDER BY round, op"},
     {"rewards", "r", "terms of the reward in a round, mean of its recorded steps",
      "SELECT count(*) AS n, avg(total) AS total, avg(attribution) AS attribution,\n"

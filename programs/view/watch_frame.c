@@ -298,6 +298,52 @@ static EsStatus draw_decisions(Cursor *cursor) {
     return ES_STATUS_OK;
 }
 
+// Adds a line of how often the values of the head at row i were chosen, as many as fit. Returns the
+// row of the next head.
+static int draw_head(Cursor *cursor, const json_t *table, int i, const char *label) {
+    const char *head = es_column_text(table, "head", i);
+    char line[ES_LINE_BYTES] = "";
+    size_t room = (size_t)ES_MAX(cursor->width - 3, 16); // for dots
+    int n_hidden = 0;
+    for (; strcmp(es_column_text(table, "head", i), head) == 0; i++) {
+        char item[80];
+        int bytes =
+            snprintf(item, sizeof item, "%.40s %.0f %%  ", es_column_text(table, "value", i),
+                     es_column_real(table, "percent", i));
+        n_hidden += n_hidden > 0 || strlen(label) + strlen(line) + (size_t)bytes > room + 2;
+        append(line, sizeof line, "%s", n_hidden > 0 ? "" : item);
+    }
+    add_line(cursor, ES_LINE_PLAIN, "%s%s%s", label, line, n_hidden > 0 ? "..." : "");
+    return i;
+}
+
+// The heads of a policy; where there is little room the operations alone.
+static EsStatus draw_heads(Cursor *cursor) {
+    json_t *table = NULL;
+    ES_TRY(read_table(cursor, "heads", &table));
+    int n = es_table_n_rows(table), has_room = cursor->bottom - cursor->y > 16;
+    const char *rounds = es_run_view_is_one_episode(cursor->view) ? "all epochs" : "last 20 rounds";
+    if (n > 0 && has_room) {
+        add_line(cursor, ES_LINE_TITLE, "Chosen, by head, %s", rounds);
+    }
+    for (int i = 0; i < n;) {
+        const char *head = es_column_text(table, "head", i);
+        int is_op = strcmp(head, "op") == 0;
+        char label[40];
+        if (!has_room && !is_op) {
+            break;
+        }
+        if (has_room) {
+            snprintf(label, sizeof label, "%-13.20s", is_op ? "operation" : head);
+        } else {
+            snprintf(label, sizeof label, "Chosen, %s: ", rounds);
+        }
+        i = draw_head(cursor, table, i, label);
+    }
+    json_decref(table);
+    return ES_STATUS_OK;
+}
+
 // --- fits and proofs ---
 
 static EsStatus draw_rails(Cursor *cursor) {
@@ -456,6 +502,7 @@ static const Section sections[] = {
     {"prove", 0, draw_proofs},
     {"grow fit", 1, draw_lanes},
     {"grow fit", 1, draw_decisions},
+    {"grow fit", 1, draw_heads},
     {"grow fit hosts prove", 1, draw_anomalies},
     {"grow fit hosts prove", 1, draw_log},
 };

@@ -208,7 +208,19 @@
     C(REAL, entropy, "of the op head")                                                             \
     C(REAL, value, "of the state")                                                                 \
     C(INT, is_forced, "1 when no other op was legal")                                              \
-    C(INT, is_success, "1 when the operation was carried out") C(TEXT, refusal, "why it was not")
+    C(INT, is_success, "1 when the operation was carried out")                                     \
+    C(TEXT, refusal, "why it was not")                                                             \
+    C(TEXT, op_probabilities,                                                                      \
+      "JSON, legal ops and their probabilities: {\"WAIT\":0.81,\"GERMINATE\":0.19}; illegal ones " \
+      "are absent; null for policies that are not learned")                                        \
+    C(TEXT, slot_probabilities,                                                                    \
+      "likewise of slots, given the op; for WAIT the slots that other legal ops have, with null")  \
+    C(TEXT, blueprint_probabilities, "given op and slot; only GERMINATE")                          \
+    C(TEXT, style_probabilities, "given op, slot and blueprint; as style")                         \
+    C(TEXT, tempo_probabilities, "FAST, STANDARD, SLOW; only GERMINATE")                           \
+    C(TEXT, alpha_target_probabilities, "HALF, SEVENTY, FULL; as alpha_target")                    \
+    C(TEXT, alpha_speed_probabilities, "as alpha_speed")                                           \
+    C(TEXT, alpha_curve_probabilities, "as alpha_curve")
 #define ES_REWARD_COMPUTED_COLUMNS(C)                                                              \
     C(INT, env, "global index")                                                                    \
     C(INT, episode, "id")                                                                          \

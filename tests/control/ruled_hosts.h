@@ -230,6 +230,33 @@ static inline double compare_agreement(const EsPolicy *policy, const double *act
     return worst;
 }
 
+// What a policy says of each head of its last decision: legal values share a probability of 1, the
+// operation has its confidence, to the bit, and other heads than those it reads have nothing.
+// Returns the log probability of the action.
+static inline double check_head_probabilities(const EsPolicy *policy, int64_t e,
+                                              const EsActionMasks *masks, const EsAction *action) {
+    int32_t op = es_action_value(action, ES_HEAD_OP), n_slots = policy->context.settings->n_slots;
+    double log_probability = 0;
+    for (int32_t head = 0; head < ES_N_HEADS; head++) {
+        double p[ES_SLOTS_MAX], sum = 0;
+        int is_known = es_policy_head_probabilities(policy, e, masks, action, head, p);
+        EXPECT_EQ(is_known, es_head_matters(op, head));
+        if (!is_known) {
+            continue;
+        }
+        uint32_t legal =
+            head == ES_HEAD_OP ? masks->head[head] : es_masks_next(masks, action, op, head);
+        for (int32_t value = 0; value < es_head_size(head, n_slots); value++) {
+            sum += p[value];
+            EXPECT_EQ(p[value] > 0, (int)(legal >> value & 1));
+        }
+        EXPECT_NEAR(sum, 1, 1e-12);
+        log_probability += log(p[es_action_value(action, head)]);
+        EXPECT(head != ES_HEAD_OP || (float)p[op] == es_policy_action_stats(policy)[e].confidence);
+    }
+    return log_probability;
+}
+
 // Counts decisions of which the budget took values away.
 static inline int is_narrowed(const EsActionMasks *masks, const EsAction *action) {
     int32_t op = es_action_value(action, ES_HEAD_OP);

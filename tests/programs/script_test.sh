@@ -39,6 +39,26 @@ ask_percent() { # RUN SQL: that cell with two digits, rounded as the program doe
     ask "$1" "$2" | awk '{ printf "%.2f %%", $1 }'
 }
 
+expect_reasons() { # RUN: the probabilities of each decision of a learned policy are whole, and agree with what was chosen
+    local head
+    expect_text "$1: confidence against the operation's probability" "$(ask "$1" "select count(*) from decisions
+        where op_probabilities is null or abs(json_extract(op_probabilities, '\$.' || op) - confidence) > 1e-5")" 0
+    expect_text "$1: forced with a choice" "$(ask "$1" "select count(*) from decisions
+        where is_forced <> (select count(*) = 1 from json_each(op_probabilities))")" 0
+    for head in op slot blueprint style alpha_speed alpha_curve; do
+        expect_text "$1: a $head without probability" "$(ask "$1" "select count(*) from decisions where $head is not null
+            and json_extract(${head}_probabilities, '\$.' || $head) is null")" 0
+        expect_text "$1: probabilities of ${head}s that were not drawn" "$(ask "$1" "select count(*) from decisions, json_each(${head}_probabilities) p
+            where $head is null and p.value is not null")" 0
+    done
+    for head in op slot blueprint style tempo alpha_target alpha_speed alpha_curve; do
+        expect_text "$1: sums of $head" "$(ask "$1" "select count(*) from decisions where $head is not null
+            and abs((select sum(value) from json_each(${head}_probabilities)) - 1) > 1e-3")" 0
+        expect_text "$1: heads that were not read, $head" "$(ask "$1" "select count(*) from decisions
+            where ($head is null) <> (${head}_probabilities is null) and '$head' <> 'slot'")" 0
+    done
+}
+
 panel_text() { # REPORT PANEL: the panel's text, without tags, one line
     sed -n "/id=\"panel-$2\"/,/<\/section>/p" "$1" | sed 's/<[^>]*>/ /g' | tr -s ' \n' ' '
 }

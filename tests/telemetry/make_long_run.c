@@ -75,11 +75,15 @@ static void emit_growth(EsHub *hub, int64_t round) {
                                          .episode = round * N_ENVS + env,
                                          .validation_accuracy = 50 + env,
                                          .n_seeds = 1};
-        decisions[env] = (EsDecisionTakenEvent){.env = env,
-                                                .episode = round * N_ENVS + env,
-                                                .op = ops[env],
-                                                .confidence = 0.5,
-                                                .is_success = 1};
+        decisions[env] =
+            (EsDecisionTakenEvent){.env = env,
+                                   .episode = round * N_ENVS + env,
+                                   .op = ops[env],
+                                   .confidence = 0.5,
+                                   .is_success = 1,
+                                   .op_probabilities = "{\"WAIT\":0.5,\"GERMINATE\":0.25,"
+                                                       "\"FOSSILIZE\":0.25}",
+                                   .slot_probabilities = "{\"r0c0\":0.75,\"r0c1\":0.25}"};
     }
     for (int64_t step = 0; step < 30; step += 10) {
         es_emit_env_stepped(hub, (EsEventTime){round, step}, steps, N_ENVS);

@@ -176,6 +176,31 @@ EsStatus es_decision_create(EsPolicy *policy, EsReward *reward, EsStream *stream
     return ES_STATUS_OK;
 }
 
+// The policy may show them still.
+static void forget_logits(EsDecisionDevice *decision) {
+    if (decision->logits != NULL) {
+        decision->policy->learned.logits = NULL;
+        es_device_release_host(decision->device, decision->logits);
+        decision->logits = NULL;
+    }
+}
+
+static size_t logits_bytes(const EsDecisionDevice *decision) {
+    return (size_t)(decision->view.n_envs * es_learned_n_logits(&decision->policy->learned)) *
+           sizeof *decision->logits;
+}
+
+EsStatus es_decision_keep_logits(EsDecisionDevice *decision, int is_kept) {
+    if (!is_kept) {
+        forget_logits(decision);
+        return ES_STATUS_OK;
+    }
+    return decision->policy->kind != ES_POLICY_LEARNED || decision->logits != NULL
+               ? ES_STATUS_OK
+               : es_device_allocate_host(decision->device, logits_bytes(decision),
+                                         (void **)&decision->logits);
+}
+
 void es_decision_destroy(EsDecisionDevice *decision) {
     if (decision == NULL) {
         return;
@@ -188,6 +213,7 @@ void es_decision_destroy(EsDecisionDevice *decision) {
     }
     es_graph_capture_destroy(&decision->choose_work.graph_capture);
     es_graph_capture_destroy(&decision->reward_work.graph_capture);
+    forget_logits(decision);
     if (decision->staged != NULL) {
         es_device_release_host(decision->device, decision->staged);
     }
@@ -357,7 +383,11 @@ static EsStatus run_work(EsDecisionDevice *decision, EsDecisionWork *work, EsQue
 
 EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
                             const EsActionMasks *masks, EsAction *actions) {
-    return run_work(decision, &decision->choose_work, queue_choose, state, masks, actions);
+    ES_TRY(run_work(decision, &decision->choose_work, queue_choose, state, masks, actions));
+    return decision->logits == NULL
+               ? ES_STATUS_OK
+               : es_stream_copy(decision->stream, decision->logits, decision->view.logits,
+                                logits_bytes(decision), ES_COPY_TO_HOST);
 }
 
 EsStatus es_decision_reward(EsDecisionDevice *decision, const EsGrowthState *state,
@@ -404,5 +434,6 @@ void es_decision_receive(EsDecisionDevice *decision, const void *report, EsActio
     if (decision->policy->kind == ES_POLICY_LEARNED) {
         EsActionStats *action_stats = decision->policy->learned.action_stats;
         memcpy(action_stats, from + places->action_stats, n_envs * sizeof *action_stats);
+        decision->policy->learned.logits = decision->logits;
     }
 }

@@ -11,7 +11,8 @@
 //     es_stream_copy(stream, host, report.memory, report.bytes, ES_COPY_TO_HOST);
 //     ES_TRY(es_decision_end(decision));                            // after the last step
 //
-// choose and reward queue work and nothing else: no waits, no allocations, no copies to the CPU.
+// choose and reward queue work and nothing else: no waits, no allocations, no copies to the CPU but
+// those of es_decision_keep_logits.
 // Each runs directly once, is captured the second time and is one replay from then on, for any E
 // (network/plan/graph_capture.h); where a capture is refused it goes on directly to the end of the
 // decision phase, with the same bits. A network that runs a plan captures itself: choose is then
@@ -53,6 +54,11 @@ const EsPolicy *es_decision_policy(const EsDecisionDevice *decision);
 // the round goes to the device (settings, normaliser, weights of rewards, schedule, greedy or not).
 // Waits for work of the round before.
 EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode);
+
+// From now on choose also queues a copy of its logits to the CPU, for es_policy_head_probabilities;
+// it has arrived when what is queued after it has, and es_decision_receive then shows it. Of
+// policies that are not learned nothing is copied. Off at first; called before the first step.
+EsStatus es_decision_keep_logits(EsDecisionDevice *decision, int is_kept);
 
 // Latches the reward's inputs, then decides. state, masks [E] and actions [E] are device memory;
 // other places than in the step before are captured anew, unless a capture was refused before:

@@ -182,6 +182,25 @@ const EsActionStats *es_policy_action_stats(const EsPolicy *policy) {
     return policy->learned.action_stats;
 }
 
+int es_policy_head_probabilities(const EsPolicy *policy, int64_t e, const EsActionMasks *masks,
+                                 const EsAction *action, int32_t head, double *p) {
+    const EsLearned *learned = &policy->learned;
+    int32_t n_slots = policy->context.settings->n_slots;
+    int32_t op = es_action_value(action, ES_HEAD_OP), slot = es_action_value(action, ES_HEAD_SLOT);
+    if (learned->logits == NULL || !es_head_matters(op, head) || slot < 0 || slot >= n_slots) {
+        return 0;
+    }
+    float scores[ES_SLOTS_MAX];
+    int is_table = es_policy_network_spec(learned->network)->is_set;
+    const float *row = learned->logits + e * es_learned_n_logits(learned);
+    const float *logits = is_table ? es_choice_table_logits(row, n_slots, head, op, slot, scores)
+                                   : row + es_head_first_logit(head, n_slots);
+    uint32_t mask =
+        head == ES_HEAD_OP ? masks->head[ES_HEAD_OP] : es_masks_next(masks, action, op, head);
+    es_choice_probabilities(logits, es_head_size(head, n_slots), mask, learned->floor[head], p);
+    return 1;
+}
+
 EsPolicyNetwork *es_policy_network(const EsPolicy *policy) { return policy->learned.network; }
 
 EsRecurrentHealth es_policy_health(const EsPolicy *policy) {
@@ -377,6 +396,7 @@ EsStatus es_learned_begin(EsPolicy *policy) {
     learned->t = 0;
     learned->is_decided = 0;
     learned->is_elsewhere = 0;
+    learned->logits = NULL;
     if (learned->rollout != NULL) {
         es_rollout_reset(learned->rollout);
     }
@@ -384,6 +404,12 @@ EsStatus es_learned_begin(EsPolicy *policy) {
 }
 
 // --- a decision ---
+
+int64_t es_learned_n_logits(const EsLearned *learned) {
+    const EsPolicySpec *spec = es_policy_network_spec(learned->network);
+    return spec->is_set ? es_choice_table_size(spec->n_slots)
+                        : es_head_first_logit(ES_N_HEADS, spec->n_slots);
+}
 
 double es_learned_value_scale(const EsLearned *learned) {
     return learned->ppo != NULL ? es_value_scale(&es_ppo_state(learned->ppo)->values) : 1.0;
@@ -427,8 +453,7 @@ static void sample_all(EsPolicy *policy, const EsGrowthState *state, const EsAct
         rollout = es_rollout_view(learned->rollout);
     }
     int is_table = es_policy_network_spec(learned->network)->is_set;
-    int64_t n_logits = is_table ? es_choice_table_size(state->n_slots)
-                                : es_head_first_logit(ES_N_HEADS, state->n_slots);
+    int64_t n_logits = es_learned_n_logits(learned);
     double scale = es_learned_value_scale(learned);
     for (int64_t e = 0; e < state->n_envs; e++) {
         EsActionKey key = es_policy_key(policy, e, state->env.step[e]);
@@ -469,7 +494,9 @@ EsStatus es_learned_decide(EsPolicy *policy, const EsGrowthState *state, const E
     EsOutputs outputs;
     ES_TRY(forget_rolled_back(learned, state));
     es_learned_observe(policy, state, raw, normalised, blueprints);
+    learned->logits = NULL;
     ES_TRY(es_policy_inference_act(learned->network, normalised, blueprints, 0, &outputs));
+    learned->logits = outputs.logits;
     sample_all(policy, state, masks, &outputs, actions);
     return ES_STATUS_OK;
 }

@@ -106,6 +106,15 @@ typedef struct EsActionStats {
 } EsActionStats;
 const EsActionStats *es_policy_action_stats(const EsPolicy *policy); // [E]
 
+// Probabilities of a head's values in the last decision of a learned policy for environment e, as
+// it drew: from the masks it was given, given the operation and the heads before this one that
+// `action` has. p [ES_SLOTS_MAX] is 0 for illegal values; that of the operation is the confidence.
+// Returns 0 where they are not known: other kinds, before a decision, a head that the operation
+// does not read, logits that stayed on a device (es_decision_keep_logits). Computed from the
+// logits, which are there until the next decision.
+int es_policy_head_probabilities(const EsPolicy *policy, int64_t e, const EsActionMasks *masks,
+                                 const EsAction *action, int32_t head, double *p);
+
 // The network of a learned policy, owned by it; NULL for other kinds.
 EsPolicyNetwork *es_policy_network(const EsPolicy *policy);
 

@@ -21,6 +21,7 @@ typedef struct EsLearned {
     int32_t *blueprints;          // owned                                [E, S]
     uint8_t *is_reset;            // owned                                [E]
     EsActionStats *action_stats;  // owned                                [E]
+    const float *logits;          // borrowed: of the last decision, or NULL  [E, A]
     EsPolicyRanges ranges;        // of hosts that its file accepts,
     EsPolicyRanges trained;       // and of those that it was trained on
 
@@ -60,6 +61,9 @@ void es_learned_destroy(EsLearned *learned);
 EsStatus es_learned_begin(EsPolicy *policy);
 EsStatus es_learned_decide(EsPolicy *policy, const EsGrowthState *state, const EsActionMasks *masks,
                            EsAction *actions);
+
+// Logits of one environment: A, or the size of a table.
+int64_t es_learned_n_logits(const EsLearned *learned);
 
 // Factor that brings a value of the network to the scale of scaled rewards.
 double es_learned_value_scale(const EsLearned *learned);

@@ -376,6 +376,7 @@ static EsStatus ask_policy(EsFitGroup *group, const EsGrowthState *state) {
     EsFitRails *rails = group->options.rails;
     EsDeadlineOutcome outcome = ES_DEADLINE_MET;
     EsStatus status = ES_STATUS_OK;
+    group->is_answered = rails == NULL;
     if (rails == NULL) {
         return es_policy_decide(group->policy, state, group->masks, group->actions);
     }
@@ -408,6 +409,7 @@ static EsStatus ask_policy(EsFitGroup *group, const EsGrowthState *state) {
         wait_all(group);
         return ES_STATUS_OK;
     }
+    group->is_answered = 1;
     es_rails_controller_answered(&rails->rails, 1e3 * es_clock_seconds_since(start_ns));
     return ES_STATUS_OK;
 }

@@ -41,7 +41,8 @@ typedef struct EsFitGroup {
     double *loss;                        // owned [N]: on the whole validation split, after advance
     double *accuracy;                    // owned [N]: likewise, percent
     EsAction *actions;                   // owned [N]: of the last decision
-    EsActionMasks *masks;                // owned [N]
+    EsActionMasks *masks;                // owned [N]: that it was drawn from
+    int is_answered;                     // by the policy; 0: it was not asked, or gave no answer
     EsSeedPrefetch *prefetch;            // owned; NULL unless the rails have graphs made ahead
     EsPrefetchCounts prefetched;         // that the rails know of
     EsTopology *foreseen;                // owned [rails' prefetch]: that may come next

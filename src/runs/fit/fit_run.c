@@ -174,8 +174,8 @@ static void emit_decisions(void *context) {
         const EsFitGroup *group = fit->search->groups[g];
         if (group->n > 0) {
             EsGrowMoment moment = moment_of(fit, g);
-            es_grow_events_decided(fit->events[g], &moment, group->actions,
-                                   es_policy_action_stats(group->policy));
+            es_grow_events_decided(fit->events[g], &moment, group->actions, group->masks,
+                                   group->is_answered ? group->policy : NULL);
         }
     }
 }

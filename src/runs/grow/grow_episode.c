@@ -142,7 +142,8 @@ static EsStatus begin_on_device(EsEpisodeRunner *runner, EsPolicy *policy, int64
                                   &runner->decision));
         es_decision_place_report(runner->decision, runner->report);
     }
-    return es_decision_begin(runner->decision, first_episode);
+    ES_TRY(es_decision_begin(runner->decision, first_episode)); // waits for copies on their way
+    return es_decision_keep_logits(runner->decision, runner->keeps_logits);
 }
 
 static EsStatus step_on_device(EsEpisodeRunner *runner, EsPolicy *policy, int64_t step,

@@ -33,6 +33,7 @@ typedef struct EsEpisodeRunner {
     double *parameter_ratio;       // owned [E]: of the networks as last measured; 1 = no growth
     void *report;                  // borrowed: where decisions on a GPU report; NULL on the CPU
     EsDecisionDevice *decision;    // owned: on a GPU, of the policy whose episode began last
+    int keeps_logits;              // on a GPU: decisions come with es_policy_head_probabilities
     EsEvent *decision_events[2];   // owned: begin and end of a decision on a GPU; NULL on the CPU
     EsDecisionReplays replays;     // on a GPU: of the policy whose episode was the last to end
     double decide_ms;              // of the last decision: policy, rules, reward

@@ -14,6 +14,7 @@
 #define CHECKS_BYTES   128
 #define PATH_STEPS_MAX 7 // transitions a stage path holds
 #define SLOT_METRICS   3
+#define CHOICE_BYTES   2048 // of a decision: every value of all heads with its name fits
 
 // Memory of a slot from step to step: a slot that is emptied still had a seed.
 typedef struct SlotMemory {
@@ -32,6 +33,7 @@ struct EsGrowEvents {
     int32_t *n_divergences;                   // owned [E], before the decision
     EsEnvSteppedEvent *stepped;               // owned [E]
     EsDecisionTakenEvent *decisions;          // owned [E]
+    char (*choices)[CHOICE_BYTES];            // owned [E]: texts of their probabilities
     EsContributionMeasuredEvent *contributed; // owned [E, S]
     EsSeedMeasuredEvent *measured;            // owned [E, S]
     EsMetricEvent *metrics;                   // owned [E, S, SLOT_METRICS]
@@ -64,6 +66,7 @@ EsStatus es_grow_events_create(const EsGrowth *growth, int64_t n_envs, EsGrowEve
     ES_TRY_GOTO(es_allocate(sizeof(int32_t) * n, (void **)&events->n_divergences));
     ES_TRY_GOTO(es_allocate(sizeof *events->stepped * n, (void **)&events->stepped));
     ES_TRY_GOTO(es_allocate(sizeof *events->decisions * n, (void **)&events->decisions));
+    ES_TRY_GOTO(es_allocate(sizeof *events->choices * n, (void **)&events->choices));
     ES_TRY_GOTO(es_allocate(sizeof *events->contributed * n_all, (void **)&events->contributed));
     ES_TRY_GOTO(es_allocate(sizeof *events->measured * n_all, (void **)&events->measured));
     ES_TRY_GOTO(
@@ -89,11 +92,11 @@ void es_grow_events_destroy(EsGrowEvents *events) {
     if (events == NULL) {
         return;
     }
-    void *const rows[] = {events->slots,      events->n_divergences, events->stepped,
-                          events->decisions,  events->contributed,   events->outcomes,
-                          events->rollbacks,  events->gates,         events->germinated,
-                          events->fossilized, events->pruned,        events->changed,
-                          events->rewards,    events->measured,      events->metrics};
+    void *const rows[] = {
+        events->slots,       events->n_divergences, events->stepped,   events->decisions,
+        events->contributed, events->outcomes,      events->rollbacks, events->gates,
+        events->germinated,  events->fossilized,    events->pruned,    events->changed,
+        events->rewards,     events->measured,      events->metrics,   events->choices};
     for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
         es_release(rows[i]);
     }
@@ -403,6 +406,101 @@ static const char *name_choice(const EsAction *action, int32_t head, const char 
                : NULL;
 }
 
+static const char *value_name(const EsGrowEvents *events, int32_t head, int32_t value) {
+    switch (head) {
+    case ES_HEAD_SLOT:
+        return es_growth_model(events->growth)->slots[value].name;
+    case ES_HEAD_BLUEPRINT:
+        return es_blueprint_id_name(value);
+    case ES_HEAD_STYLE:
+        return es_style_name(value);
+    case ES_HEAD_TEMPO:
+        return es_tempo_name(value);
+    case ES_HEAD_ALPHA_TARGET:
+        return es_alpha_target_name(value);
+    case ES_HEAD_ALPHA_SPEED:
+        return es_alpha_speed_name(value);
+    case ES_HEAD_ALPHA_CURVE:
+        return es_curve_choice_name(value);
+    default:
+        return es_growth_op_name(value);
+    }
+}
+
+// Legal values of a head that the action's operation reads, given the heads before it. Of the slot
+// head also where it does not: slots that some legal operation may act on.
+static uint32_t legal_values(const EsActionMasks *masks, const EsAction *action, int32_t head) {
+    int32_t op = es_action_value(action, ES_HEAD_OP);
+    if (head == ES_HEAD_OP || es_head_matters(op, head)) {
+        return head == ES_HEAD_OP ? masks->head[ES_HEAD_OP]
+                                  : es_masks_next(masks, action, op, head);
+    }
+    uint32_t slots = 0;
+    for (int32_t other = 0; other < ES_N_GROWTH_OPS; other++) {
+        slots |= other != ES_GROWTH_OP_WAIT ? masks->slot_by_op[other] : 0u;
+    }
+    return slots;
+}
+
+// Room for texts of one row.
+typedef struct Room {
+    char *next;
+    size_t bytes;
+} Room;
+
+// Writes {"name":p,...} of the legal values; p NULL, or not finite, is null. Returns the text.
+static const char *write_choice(const EsGrowEvents *events, int32_t head, uint32_t legal,
+                                const double *p, Room *room) {
+    char *text = room->next;
+    size_t used = 0;
+    for (int32_t value = 0; value < es_head_size(head, events->n_slots); value++) {
+        if ((legal >> value & 1) == 0) {
+            continue;
+        }
+        ES_ASSERT(used + 64 < room->bytes);
+        used += (size_t)snprintf(text + used, 64, "%c\"%.32s\":", used == 0 ? '{' : ',',
+                                 value_name(events, head, value));
+        ES_ASSERT(used + 64 < room->bytes);
+        used +=
+            (size_t)(p != NULL && isfinite(p[value]) ? snprintf(text + used, 64, "%.5g", p[value])
+                                                     : snprintf(text + used, 64, "null"));
+    }
+    used += (size_t)snprintf(text + used, room->bytes - used, used == 0 ? "{}" : "}");
+    room->next += used + 1;
+    room->bytes -= used + 1;
+    return text;
+}
+
+// The choice that a decision had in each head that its operation reads, in the text room of a row.
+static void describe_choices(const EsGrowEvents *events, int64_t env, const EsAction *action,
+                             const EsActionMasks *masks, const EsPolicy *policy, char *memory,
+                             EsDecisionTakenEvent *row) {
+    const char **const columns[ES_N_HEADS] = {
+        [ES_HEAD_OP] = &row->op_probabilities,
+        [ES_HEAD_SLOT] = &row->slot_probabilities,
+        [ES_HEAD_BLUEPRINT] = &row->blueprint_probabilities,
+        [ES_HEAD_STYLE] = &row->style_probabilities,
+        [ES_HEAD_TEMPO] = &row->tempo_probabilities,
+        [ES_HEAD_ALPHA_TARGET] = &row->alpha_target_probabilities,
+        [ES_HEAD_ALPHA_SPEED] = &row->alpha_speed_probabilities,
+        [ES_HEAD_ALPHA_CURVE] = &row->alpha_curve_probabilities};
+    int32_t op = es_action_value(action, ES_HEAD_OP), slot = es_action_value(action, ES_HEAD_SLOT);
+    Room room = {memory, CHOICE_BYTES};
+    for (int32_t head = 0; head < ES_N_HEADS; head++) {
+        double p[ES_SLOTS_MAX];
+        int is_read = es_head_matters(op, head);
+        if ((is_read || head == ES_HEAD_SLOT) && slot >= 0 && slot < events->n_slots) {
+            int is_known = is_read && policy != NULL &&
+                           es_policy_head_probabilities(policy, env, masks, action, head, p);
+            if (is_known && head == ES_HEAD_OP) { // a fit may carry out another than was drawn
+                row->confidence = (double)(float)p[op];
+            }
+            *columns[head] = write_choice(events, head, legal_values(masks, action, head),
+                                          is_known ? p : NULL, &room);
+        }
+    }
+}
+
 static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env,
                                          const EsGrowMoment *moment, const EsAction *action,
                                          const EsActionStats *stats) {
@@ -466,14 +564,19 @@ static void emit_rollbacks(EsGrowEvents *events, const EsGrowMoment *moment, dou
 
 // All environments on the stride; in between those that did something.
 static void emit_decisions(EsGrowEvents *events, const EsGrowMoment *moment,
-                           const EsAction *actions, const EsActionStats *action_stats) {
+                           const EsAction *actions, const EsActionMasks *masks,
+                           const EsPolicy *policy) {
+    const EsActionStats *stats = policy != NULL ? es_policy_action_stats(policy) : NULL;
     int is_whole = es_hub_wants(moment->hub, ES_EVENT_ENV_STEPPED, moment->time.step);
     int64_t n_rows = 0;
     for (int64_t e = 0; e < events->n_envs; e++) {
         int op = es_action_value(&actions[e], ES_HEAD_OP);
         if (is_whole || op != ES_GROWTH_OP_WAIT) {
-            events->decisions[n_rows++] = decision_row(
-                events, e, moment, &actions[e], action_stats != NULL ? &action_stats[e] : NULL);
+            EsDecisionTakenEvent *row = &events->decisions[n_rows];
+            *row = decision_row(events, e, moment, &actions[e], stats != NULL ? &stats[e] : NULL);
+            describe_choices(events, e, &actions[e], &masks[e], policy, events->choices[n_rows],
+                             row);
+            n_rows++;
         }
     }
     es_emit_decision_taken(moment->hub, moment->time, events->decisions, n_rows);
@@ -494,9 +597,10 @@ static void emit_rewards(EsGrowEvents *events, const EsGrowMoment *moment, const
 }
 
 void es_grow_events_decided(EsGrowEvents *events, const EsGrowMoment *moment,
-                            const EsAction *actions, const EsActionStats *action_stats) {
+                            const EsAction *actions, const EsActionMasks *masks,
+                            const EsPolicy *policy) {
     if (es_hub_wants(moment->hub, ES_EVENT_DECISION_TAKEN, moment->time.step)) {
-        emit_decisions(events, moment, actions, action_stats);
+        emit_decisions(events, moment, actions, masks, policy);
     }
     if (es_hub_wants(moment->hub, ES_EVENT_SEED_STAGE_CHANGED, moment->time.step)) {
         emit_seeds(events, moment);

@@ -34,9 +34,11 @@ void es_grow_events_seeds(EsGrowEvents *events, const EsGrowMoment *moment);
 void es_grow_events_slots(EsGrowEvents *events, const EsGrowMoment *moment);
 
 // Emits the effects of the decision, before growth advances: operations of the actions [E], stages,
-// gates, fossils, prunes. `action_stats` [E] is nullable.
+// gates, fossils, prunes. The actions were drawn from masks [E], by `policy`; NULL: it was not
+// asked.
 void es_grow_events_decided(EsGrowEvents *events, const EsGrowMoment *moment,
-                            const EsAction *actions, const EsActionStats *action_stats);
+                            const EsAction *actions, const EsActionMasks *masks,
+                            const EsPolicy *policy);
 
 // Emits the rewards of the decision, and rollbacks with their penalty; `runner` has this growth.
 void es_grow_events_rewarded(EsGrowEvents *events, const EsGrowMoment *moment,

@@ -431,7 +431,7 @@ static EsStatus step_decided(void *context, int64_t step) {
     es_run_phase_end(grow->run, ES_PHASE_DECIDE,
                      es_clock_ns() - (int64_t)(group->runner->decide_ms * 1e6));
     es_grow_events_decided(group->events, &grow->moment, group->runner->actions,
-                           es_policy_action_stats(group->policy));
+                           es_growth_masks(group->runner->growth), group->policy);
     es_grow_events_rewarded(group->events, &grow->moment, group->runner);
     count_refusals(grow);
     check_rewards(grow);
@@ -544,8 +544,10 @@ static EsStatus run_group(EsGrowRun *grow, EsRoundReport *report) {
            sizeof *grow->suspected * (size_t)group->n_envs *
                (size_t)es_growth_settings(group->runner->growth)->n_slots);
     grow->moment.time.step = 0;
+    group->runner->keeps_logits = es_hub_wants(grow->moment.hub, ES_EVENT_DECISION_TAKEN, 0);
     ES_TRY(es_grow_episode_run(group->runner, group->policy,
                                grow->moment.first_episode + group->first_env, &watch));
+    group->runner->keeps_logits = 0; // the comparison records no decisions
     grow->moment.time.step = -1;
     ES_TRY(es_growth_attribute(group->runner->growth));
     es_grow_events_ended(group->events, &grow->moment, group->runner);

@@ -185,10 +185,21 @@ static const EsViewColumn decisions_columns[] = {
     {"is_forced", "1 when no other op was legal"},
     {"is_success", "1 when the operation was carried out"},
     {"refusal", "why it was not"},
+    {"op_probabilities", "JSON: legal ops with their probabilities; null: the policy has none"},
+    {"slot_probabilities", "given the op; for WAIT the slots that other legal ops have"},
+    {"blueprint_probabilities", "given op and slot; NULL where the op reads none, likewise below"},
+    {"style_probabilities", ""},
+    {"tempo_probabilities", ""},
+    {"alpha_target_probabilities", ""},
+    {"alpha_speed_probabilities", ""},
+    {"alpha_curve_probabilities", ""},
 };
 static const char decisions_select[] =
     "SELECT round, step, env, episode, op, slot, blueprint, style, tempo, alpha_target,\n"
-    "  alpha_speed, alpha_curve, confidence, entropy, value, is_forced, is_success, refusal\n"
+    "  alpha_speed, alpha_curve, confidence, entropy, value, is_forced, is_success, refusal,\n"
+    "  op_probabilities, slot_probabilities, blueprint_probabilities, style_probabilities,\n"
+    "  tempo_probabilities, alpha_target_probabilities, alpha_speed_probabilities,\n"
+    "  alpha_curve_probabilities\n"
     "FROM event_decision_taken";
 
 static const EsViewColumn rewards_columns[] = {

@@ -221,6 +221,7 @@ static EsRollout *play_network(DecisionPair *pair, const LearnedCase *wanted, in
     float *logits = malloc(bytes);
     double most = 0;
     int64_t n_envs = wanted->n_envs;
+    REQUIRE_OK(es_decision_keep_logits(pair->decision, 1));
     pair_begin_round(pair, 0);
     for (int32_t step = 0; step < pair->hosts.settings.episode_steps; step++) {
         pair_step(pair, 0);
@@ -232,6 +233,11 @@ static EsRollout *play_network(DecisionPair *pair, const LearnedCase *wanted, in
             EsLogits own = logits_of(pair->there, logits, e);
             *n_other += memcmp(&pair->chosen[e], &pair->hosts.actions[e], sizeof(EsAction)) != 0;
             pair->n_narrowed += is_narrowed(masks, &pair->chosen[e]);
+            double drawn = check_head_probabilities(pair->there, e, masks, &pair->chosen[e]);
+            EXPECT_NEAR(
+                drawn,
+                acted_log_probability(&own, masks, pair->there->learned.floor, &pair->chosen[e]),
+                1e-12);
             if (acted != NULL) {
                 acted[step * n_envs + e] = acted_log_probability(
                     &own, masks, pair->there->learned.floor, &pair->chosen[e]);
@@ -239,6 +245,10 @@ static EsRollout *play_network(DecisionPair *pair, const LearnedCase *wanted, in
         }
     }
     pair_end_round(pair);
+    // let go, they are not shown any more
+    REQUIRE_OK(es_decision_keep_logits(pair->decision, 0));
+    EXPECT(!es_policy_head_probabilities(pair->there, 0, pair->hosts.masks, pair->chosen,
+                                         ES_HEAD_OP, (double[ES_SLOTS_MAX]){0}));
     expect_replays(pair, is_refused);
     printf("parity decision network f32: bound 0 + %.2g, at most %.3f of it used\n", BOUND, most);
     EXPECT(most <= 1);

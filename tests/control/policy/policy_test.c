@@ -1,4 +1,5 @@
 // Policies behind one interface: what they choose, what it depends on, and what it does not.
+#include "control/policy/policy_network_internal.h"
 #include "control/ruled_hosts.h"
 #include "control/rules/sampling_rules.h"
 #include "temp_folder.h"
@@ -245,6 +246,51 @@ TEST(greedy_takes_the_most_likely) {
     es_policy_destroy(policy);
     es_device_close(device);
     hosts_destroy(&hosts);
+}
+
+// Every head's probabilities are those that the draw had, for both versions, with a budget and
+// greedy; no other kind has any, nor a policy that has not decided yet.
+TEST(probabilities_of_heads_are_those_of_the_draw) {
+    EsDevice *device = open_cpu();
+    int n_narrowed = 0;
+    for (int i = 0; i < 8; i++) {
+        Hosts hosts;
+        int version = 1 + i % 2;
+        hosts_create(&hosts, 3, 6);
+        if (i & 2) {
+            hosts_limit(&hosts);
+        }
+        EsPolicy *policy = create_version(&hosts, device, version, 5);
+        es_policy_set_greedy(policy, i >= 4);
+        hosts_begin(&hosts, 0);
+        REQUIRE_OK(es_policy_begin(policy, 0));
+        EsAction wait = es_action_wait();
+        double p[ES_SLOTS_MAX];
+        hosts_measure(&hosts);
+        EXPECT(!es_policy_head_probabilities(policy, 0, hosts.masks, &wait, ES_HEAD_OP, p));
+        hosts_begin(&hosts, 0);
+        for (int32_t step = 0; step < hosts.settings.episode_steps; step++) {
+            hosts_step(&hosts, policy);
+            const EsLearned *learned = &policy->learned;
+            for (int64_t e = 0; e < hosts.state.n_envs; e++) {
+                const EsAction *action = &hosts.actions[e];
+                EsLogits own = logits_of(policy, learned->network->acting.logits.host, e);
+                EXPECT_NEAR(check_head_probabilities(policy, e, &hosts.masks[e], action),
+                            acted_log_probability(&own, &hosts.masks[e], learned->floor, action),
+                            1e-12);
+                n_narrowed += is_narrowed(&hosts.masks[e], &hosts.actions[e]);
+            }
+        }
+        es_policy_destroy(policy);
+        policy = open_policy("random", &hosts, NULL, 1);
+        hosts_begin(&hosts, 0);
+        hosts_step(&hosts, policy);
+        EXPECT(!es_policy_head_probabilities(policy, 0, hosts.masks, hosts.actions, ES_HEAD_OP, p));
+        es_policy_destroy(policy);
+        hosts_destroy(&hosts);
+    }
+    EXPECT(n_narrowed > 10);
+    es_device_close(device);
 }
 
 // After a rollback the network decides as one that has seen nothing yet.

@@ -33,6 +33,7 @@ run 0 grow "${set[@]}" --rounds 1 --out "$folder/resumed"
 run 0 grow --resume "$folder/resumed" --rounds 2 --eval 0 --quiet
 diff -r "$folder/set/checkpoints/2" "$folder/resumed/checkpoints/2" > "$folder/diff.txt" ||
     fail "another checkpoint when resumed: $(cat "$folder/diff.txt")"
+expect_reasons "$folder/set"
 expect_text "updates" "$(ask "$folder/set" "SELECT count(*) || ' ' || sum(is_skipped) AS told FROM event_update_completed")" "2 0"
 expect_text "fall-backs" "$(ask "$folder/set" "SELECT max(n_fallbacks) AS n FROM event_plans_measured")" 0
 expect_text "hosts beyond the budget" "$(ask "$folder/set" "SELECT count(*) AS n FROM episodes

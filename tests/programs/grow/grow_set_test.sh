@@ -26,6 +26,7 @@ expect_text "updates" "$(ask a "select count(*) || ' ' || sum(is_skipped) from e
 run 0 grow "${host[@]}" --policy a/policy.safetensors --slots r0c0 --episode-steps 30 --rounds 1 --eval 0 --out one
 run 0 grow "${host[@]}" --policy a/policy.safetensors --slots all --episode-steps 25 --rounds 1 --eval 0 --out all
 [[ $(ask all "select count(distinct slot) from decisions") -gt 1 ]] || fail "one slot alone is used"
+expect_reasons all
 run 2 grow "${host[@]}" --policy a/policy.safetensors --episode-steps 10 --rounds 1 --eval 0 --out short
 expect_part "too short an episode" "$err" "20 to 300 steps; this run has 10 (--episode-steps or --tasks.steps)"
 
@@ -36,6 +37,7 @@ for policy in random heuristic a/policy.safetensors; do
     run 0 grow "${host[@]}" --policy $policy --max-params 600 --episode-steps 30 --rounds 1 --eval 0 --out tight
     expect_text "hosts of $policy beyond the budget" "$(ask tight "select count(*) from episodes where parameter_ratio * 438 > 600.5")" 0
     [[ $(ask tight "select max(n_germinated) from episodes") -gt 0 ]] || fail "$policy germinates nothing"
+    [[ $policy != a/* ]] || expect_reasons tight
 done
 # hosts to compare with stay within it, too, even where a tenth more would not
 run 0 grow "${host[@]}" --policy heuristic --max-params 460 --episode-steps 60 --rounds 0 --eval 4 --evaluate.against=wider,deeper --out tighter

@@ -21,6 +21,12 @@ expect_text "rounds with a reward" "$(ask a "select count(*) from rounds where r
 expect_text "episodes with a reward" "$(ask a "select count(*) from episodes where arm is null and reward is not null and stability is not null")" 8
 expect_text "rounds with both curves" "$(ask a "select count(*) from metrics where name in ('losses/approx_kl', 'policy/op_entropy')")" 4
 expect_text "decisions without a thought" "$(ask a "select count(*) from decisions where confidence is null or entropy is null or value is null")" 0
+expect_reasons a
+[[ $(ask a "select count(*) from decisions where blueprint is not null") -gt 0 ]] || fail "no germination to explain"
+run 0 grow "${host[@]}" --policy heuristic --rounds 1 --eval 0 --quiet --out rules
+expect_text "probabilities of rules" "$(ask rules "select count(p.value) from decisions, json_each(op_probabilities) p")" 0
+expect_text "operations of rules that were not legal" "$(ask rules "select count(*) from decisions
+    where op not in (select key from json_each(op_probabilities))")" 0
 expect_text "rewards that are not the sum of their terms" "$(ask a "select count(*) from rewards where abs(total - (attribution + action + warning
     + synergy + rent + shock + occupancy + terminal + shaping + penalty)) > 1e-4")" 0
 # the round's reward is the mean of its episodes'

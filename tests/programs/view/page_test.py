@@ -137,11 +137,46 @@ def test_growth(address):
         total = ask("grown", "SELECT avg(total) AS mean FROM rewards WHERE round = 3")[0]["mean"]
         shown = page.evaluate("[...document.querySelectorAll('#panel-rewards .value')].at(-1).textContent")
         check("reward", abs(number(shown) - total) < 0.001, True)
+        test_decisions(page)
         anomalies = ask("grown", "SELECT count(*) AS n FROM anomalies")[0]["n"]
         shown = page.evaluate("[...document.querySelectorAll('#panel-anomalies tbody tr')].reduce((n, r) => n + Number(r.cells[2].textContent), 0)")
         check("anomalies", shown, anomalies)
         check_looks(page, "growth")
         test_steps(page)
+
+
+def test_decisions(page):
+    """Why an environment's decisions were taken, and how often each value of each head was chosen."""
+    env = int(page.evaluate("document.querySelector('#panel-decisions caption').textContent").split()[1].rstrip(","))
+    rows = ask("grown", f"SELECT step, op, slot, op_probabilities AS op_p, slot_probabilities AS slot_p, blueprint_probabilities AS"
+               f" blueprint_p, is_forced FROM decisions WHERE round = 3 AND env = {env} ORDER BY step DESC LIMIT 30")[::-1]
+    shown = page.evaluate("[...document.querySelectorAll('#panel-decisions tbody tr')].map((r) => [...r.querySelectorAll('.choice')].map((c) =>"
+                          " [c.querySelector('.head').textContent, [...c.querySelectorAll('.option')].map((o) => o.textContent.trim().replace(/\\s+/g, ' '))]))")
+    check("decisions with and without a choice", [len(choices) > 0 for choices in shown], [not row["is_forced"] for row in rows])
+    n_compared = 0
+    for row, choices in zip(rows, shown):
+        for head, options in choices:
+            known = json.loads(row[{"operation": "op_p", "slot": "slot_p", "blueprint": "blueprint_p"}[head]])
+            check(f"step {row['step']}, {head}: what was legal", len(options) in (len(known), 4, 5), True)
+            for option in options:
+                name, percent, _ = option.split(" ")
+                check(f"step {row['step']}, {head}: {name}", abs(float(percent) - 100 * known[name]) <= 0.051, True)
+                n_compared += 1
+    check("there are probabilities to compare", n_compared > 8, True)
+    bold = page.evaluate("[...document.querySelectorAll('#panel-decisions tbody tr')].map((r) => r.querySelector('.chosen')?.textContent.trim().split(/\\s/)[0])")
+    check("the chosen operations", bold, [None if row["is_forced"] else row["op"] for row in rows])
+    names = {"Operation": "op", "Slot": "slot", "Blueprint": "blueprint", "Style": "style", "Tempo": "tempo", "Alpha target": "alpha_target",
+             "Alpha speed": "alpha_speed", "Alpha curve": "alpha_curve"}
+    figures = page.evaluate("[...document.querySelectorAll('#panel-decisions .charts figure')].map((f) =>"
+                            " [f.querySelector('svg').getAttribute('aria-label').split(',')[0], f.querySelector('.value').textContent.trim()])")
+    check("heads", [title for title, _ in figures], list(names))
+    for title, words in figures:
+        head = names[title]
+        stride = "AND (round, step) IN (SELECT round, step FROM event_env_stepped)" if head == "op" else ""
+        most = ask("grown", f"SELECT count(*) AS n, 100.0 * count(*) / (SELECT count({head}) FROM event_decision_taken WHERE 1 {stride}) AS share"
+                   f" FROM event_decision_taken WHERE {head} IS NOT NULL {stride} GROUP BY {head} ORDER BY n DESC LIMIT 1")[0]
+        share, n = words.split(" ")
+        check(f"{title}: the value chosen most", (abs(float(share) - most["share"]) < 0.01, n), (True, f"({most['n']})"))
 
 
 def test_steps(page):
@@ -213,6 +248,10 @@ def test_other_kinds(address):
               (f"{network['made_by']['test_accuracy']:.2f} %", network["parameters"]))
         n_events = ask("fit", "SELECT count(*) AS n FROM trainer_events")[0]["n"]
         check("what the rails did", page.evaluate("document.querySelectorAll('#panel-rails table')[0].tBodies[0].rows.length"), min(n_events, 40))
+        legal = page.evaluate("document.querySelector('#panel-decisions .choice').textContent.trim().split(/\\s+/)")
+        row = ask("fit", "SELECT op_probabilities AS legal FROM decisions WHERE env = (SELECT env FROM event_env_stepped WHERE round ="
+                  " (SELECT max(round) FROM event_env_stepped) ORDER BY validation_accuracy DESC, env LIMIT 1) ORDER BY round LIMIT 1")[0]
+        check("what was legal for rules", legal, ["operation", *json.loads(row["legal"])])
         check_looks(page, "fit dark")
     with chromium.Browser(1280, 900) as page:
         page.open(address + "#runs=proofs")

@@ -50,6 +50,19 @@ done
 expect_in_report runs/a/report.html "$(ask runs/a "SELECT blueprint || ' ' || count(*) FROM seeds GROUP BY blueprint ORDER BY count(*) DESC LIMIT 1")"
 expect_part "the grown networks" "$(panel_text runs/a/report.html topologies)" " $(ask runs/a "SELECT slot FROM seeds LIMIT 1") "
 
+# why a decision was taken: the probability of what was chosen; how often the operation was chosen that was chosen most
+decisions=$(panel_text runs/a/report.html decisions)
+expect_part "an operation and its probability" "$decisions" "$(ask runs/a "
+    SELECT op || ' ' || printf('%.1f', 100 * json_extract(op_probabilities, '\$.' || op)) || ' %' FROM decisions
+    WHERE is_forced = 0 AND round = 3 AND env =
+        (SELECT env FROM event_env_stepped WHERE round = 3 ORDER BY validation_accuracy DESC, env LIMIT 1) ORDER BY step DESC LIMIT 1")"
+read -r op n < <(ask runs/a "SELECT op || ' ' || count(*) FROM event_decision_taken
+    WHERE (round, step) IN (SELECT round, step FROM event_env_stepped) GROUP BY op ORDER BY count(*) DESC LIMIT 1")
+[[ $decisions =~ \ $op\ $op\ [0-9.]+\ \($n\)\  ]] || fail "the share of $op, $n times, is not in: $decisions"
+for title in Operation Slot Blueprint Style Tempo "Alpha target" "Alpha speed" "Alpha curve"; do
+    expect_part "heads" "$decisions" " $title % (number) of "
+done
+
 # a fit: what its rails did, with its name in telemetry; the budget beside the latency
 rails=$(panel_text runs/fit/report.html rails)
 for words in "tolaria.epoch_budget_exceeded" " measured budget " "tolaria.training.latency_ms"; do

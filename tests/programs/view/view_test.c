@@ -310,6 +310,108 @@ TEST(an_earlier_schema_lacks_tables) {
     EXPECT_STATUS(es_run_view_open("/dev/null/none", &view), INPUT);
 }
 
+// --- decisions ---
+
+// Draws the panel of decisions of environment 0 in round 1, whose operation's choice is as given.
+static void draw_choice(const char *folder, const char *choice, EsText *html) {
+    char sql[2000];
+    EsRunView *view = NULL;
+    snprintf(sql, sizeof sql, "UPDATE event_decision_taken SET op_probabilities = %s", choice);
+    change(folder, sql);
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EsPanelInput input = {.views = &view, .n_views = 1, .question = {.round = 1}, .step = -1};
+    *html = (EsText){0};
+    EXPECT_STATUS(es_panel_decisions(&input, html), OK);
+    es_run_view_close(view);
+}
+
+static void expect_choice(const char *folder, const char *choice, int n_options, const char *part) {
+    EsText html;
+    draw_choice(folder, choice, &html);
+    const char *text = string_of(&html);
+    EXPECT_EQ(count(text, "class=\"option"), 2 * n_options); // two steps
+    EXPECT(strstr(text, "<th scope=\"col\">why</th>") != NULL);
+    if (strstr(text, part) == NULL) {
+        ES_TEST_FAIL("%s: the panel has no \"%s\": %s", choice, part, text);
+    }
+    EXPECT(strstr(text, "<img") == NULL);
+    es_text_destroy(&html);
+}
+
+TEST(why_a_decision_was_taken) {
+    const char *folder = temp_path("run");
+    es_run_view_close(open_sample(folder, 2));
+    expect_choice(folder, "'{\"WAIT\":0.4,\"GERMINATE\":0.6}'", 2, "</svg> 40.0 %");
+    expect_choice(folder, "'{\"WAIT\":0.4,\"GERMINATE\":0.6}'", 2,
+                  "<span class=\"option chosen\">GERMINATE <svg");
+    // the four most probable and the chosen one; what has no probability is listed
+    expect_choice(folder,
+                  "'{\"a\":0.3,\"b\":0.01,\"c\":0.2,\"d\":0.25,\"e\":0.2,\"f\":0.02,"
+                  "\"GERMINATE\":0.02}'",
+                  5, "and 2 more");
+    expect_choice(folder, "'{\"WAIT\":null,\"GERMINATE\":null}'", 2,
+                  "<span class=\"option\">WAIT</span>");
+    // nothing, or nothing of ours
+    expect_choice(folder, "NULL", 0, "GERMINATE");
+    expect_choice(folder, "'{}'", 0, "GERMINATE");
+    expect_choice(folder, "'[1,2'", 0, "GERMINATE");
+    expect_choice(folder, "'[0.5]'", 0, "GERMINATE");
+    expect_choice(folder, "17", 0, "GERMINATE");
+    expect_choice(folder, "'{\"<img src=x>\":7e300,\"b\":\"<img>\"}'", 2, "&lt;img src=x&gt;");
+    expect_choice(folder, "'{\"a\":-1,\"b\":{\"c\":1}}'", 2, "width=\"0.0\"");
+    expect_choice(folder,
+                  "'{\"0\":0,\"1\":0,\"2\":0,\"3\":0,\"4\":0,\"5\":0,\"6\":0,\"7\":0,\"8\":0,\"9\":"
+                  "0,\"10\":0,\"11\":0,\"12\":0,\"13\":0,\"14\":0,\"15\":0,\"16\":0,\"17\":0}'",
+                  4, "and 12 more");
+    // earlier versions recorded none
+    change(folder, "DROP VIEW decisions; DROP VIEW raw_events;\n"
+                   "ALTER TABLE event_decision_taken DROP COLUMN blueprint_probabilities");
+    expect_choice(folder, "NULL", 0, "GERMINATE");
+}
+
+TEST(heads_by_what_was_chosen) {
+    const char *folder = temp_path("run");
+    EsRunView *view = NULL;
+    json_t *table = NULL;
+    es_run_view_close(open_sample(folder, 30));
+    // shares of operations are of the stride's steps, here the first
+    change(folder, "DELETE FROM event_env_stepped; INSERT INTO event_env_stepped (sequence, row,\n"
+                   "  round, step, env) SELECT sequence, row, round, step, env\n"
+                   "FROM event_decision_taken WHERE step = 0;\n"
+                   "DELETE FROM event_decision_taken WHERE step = 10 AND op = 'WAIT'");
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_run_view_read(view, "heads", &(EsViewQuestion){.round = 25}, &table), OK);
+    // 20 rounds of two steps, in which one environment germinates and the other waits
+    EXPECT_TEXT(es_column_text(table, "head", 0), "op");
+    EXPECT_TEXT(es_column_text(table, "value", 1), "WAIT");
+    EXPECT_NEAR(es_column_real(table, "n", 1), 20, 0);
+    EXPECT_NEAR(es_column_real(table, "percent", 1), 50, 0);
+    EXPECT_TEXT(es_column_text(table, "head", 2), "slot");
+    EXPECT_TEXT(es_column_text(table, "value", 2), "r0c1");
+    EXPECT_NEAR(es_column_real(table, "n", 2), 40, 0);
+    EXPECT_NEAR(es_column_real(table, "percent", 2), 100, 0);
+    int n = es_table_n_rows(table);
+    EXPECT_TEXT(es_column_text(table, "head", n - 1), "alpha_target");
+    EXPECT_TEXT(es_column_text(table, "value", n - 1), "1");
+    EXPECT_TEXT(es_column_text(table, "value", n - 2), "2 steps");
+    json_decref(table);
+    static EsWatchFrame frame;
+    EsWatchPosition position = {.round = 25, .env = -1};
+    EXPECT_STATUS(es_watch_frame_draw(&frame, view, &position, 80, 0), OK);
+    EXPECT_TEXT(line_with(&frame, "operation  "), "operation    GERMINATE 50 %  WAIT 50 %  ");
+    EXPECT_TEXT(line_with(&frame, "blueprint  "), "blueprint    norm 100 %  ");
+    es_run_view_close(view);
+    // where no step of all environments was recorded nothing is said of operations
+    change(folder, "DELETE FROM event_env_stepped");
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_watch_frame_draw(&frame, view, &position, 80, 0), OK);
+    EXPECT_TEXT(line_with(&frame, "operation  "), "");
+    EXPECT_TEXT(line_with(&frame, "slot  "), "slot         r0c1 100 %  ");
+    EXPECT_STATUS(es_watch_frame_draw(&frame, view, &position, 80, 24), OK);
+    EXPECT_TEXT(line_with(&frame, "Chosen"), "");
+    es_run_view_close(view);
+}
+
 // --- means over runs ---
 
 // The points of the first line of a chart: how many, and how many changes of height they have.

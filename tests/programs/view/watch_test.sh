@@ -83,6 +83,14 @@ open_terminal() {
     terminal new-session -d -s watch -x "$1" -y "$2" "TERM=screen-256color '$esper' watch ${*:3}; echo over; sleep 60"
 }
 
+# head_line COLUMN NAME CONDITION: the value that was chosen most, as the line of a head begins
+head_line() {
+    printf '%-13s%s' "$2" "$(ask grown "SELECT printf('%s %.0f %%', $1, 100.0 * count(*) / (SELECT count($1) FROM event_decision_taken $3))
+        FROM event_decision_taken $3 GROUP BY $1 HAVING $1 IS NOT NULL ORDER BY count(*) DESC, $1 LIMIT 1")"
+}
+operations=$(head_line op operation "WHERE (round, step) IN (SELECT round, step FROM event_env_stepped)")
+operations=${operations:13}
+
 for size in "80 24" "160 50"; do
     read -r columns lines <<< "$size"
     open_terminal "$columns" "$lines" grown
@@ -91,6 +99,18 @@ for size in "80 24" "160 50"; do
     wait_for "q quit"
     wait_for "Seeds of environment"
     wait_for "Anomalies"
+    if ((lines == 24)); then
+        wait_for "Chosen, last 20 rounds: $operations"
+        ! shows "alpha_curve" || fail "$size: there is no room for all heads"
+    else
+        wait_for "operation    $operations"
+        for head in slot blueprint style alpha_speed alpha_curve; do
+            wait_for "$(head_line $head $head "")"
+        done
+        wait_for "tempo        $(ask grown "SELECT tempo FROM event_decision_taken WHERE tempo IS NOT NULL GROUP BY tempo
+            ORDER BY count(*) DESC, tempo LIMIT 1") step"
+        wait_for "alpha_target"
+    fi
     [[ $(shown | wc -l) == "$lines" ]] || fail "$size: $(shown | wc -l) lines"
     (($(shown | awk '{ print length }' | sort -n | tail -1) <= columns)) || fail "$size: a line is too long"
     [[ $(shown | tail -1) == *"q quit"* ]] || fail "$size: the keys are not at the bottom: $(shown | tail -1)"

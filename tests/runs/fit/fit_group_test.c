@@ -404,7 +404,9 @@ TEST(a_controller_that_fails_is_waited_out) {
     EsFitGroup *group = create_group(&test, 3, 0);
     EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE);
     EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE);
+    EXPECT_EQ(group->is_answered, 1);
     EXPECT_EQ(run_epoch(group, rails), ES_RAILS_TAMIYO_ERROR);
+    EXPECT_EQ(group->is_answered, 0);
     EXPECT_CONTAINS(rails->rails.events[0].attributes, "call 3 is refused");
     for (int i = 0; i < group->n; i++) {
         EXPECT_EQ(es_action_value(&group->actions[i], ES_HEAD_OP), ES_GROWTH_OP_WAIT);
@@ -412,8 +414,10 @@ TEST(a_controller_that_fails_is_waited_out) {
     EXPECT(rails->rails.is_conservative);
     EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE); // it was not asked, and training went well
     EXPECT_EQ(atomic_load(&drill.n_calls), 3);
+    EXPECT_EQ(group->is_answered, 0);
     EXPECT_EQ(run_epoch(group, rails), ES_RAILS_NONE);
     EXPECT_EQ(atomic_load(&drill.n_calls), 4);
+    EXPECT_EQ(group->is_answered, 1);
     es_fit_group_destroy(group);
     es_fit_rails_destroy(rails);
     end_case(&test);
@@ -431,6 +435,7 @@ TEST(a_controller_that_hangs_is_given_up) {
     rails->rails.settings.controller_deadline_ms = 20;
     for (int n = 1; n <= ES_DEADLINE_ABANDONED_MAX; n++) {
         EXPECT_EQ(run_epoch(group, rails), ES_RAILS_TAMIYO_TIMEOUT);
+        EXPECT_EQ(group->is_answered, 0);
         wait_for_calls(&drill, n + 1);
         EXPECT_EQ(rails->rails.counts.tamiyo_timeouts, n);
         EXPECT(group->policy != NULL);

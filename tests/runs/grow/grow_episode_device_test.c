@@ -25,7 +25,8 @@ typedef struct Trace {
     EsEpisodeRunner *runner;
     EsPolicy *policy;
     int64_t n_measured, n_decided, n_germinated;
-    double decide_ms; // of all steps
+    int64_t n_explained; // decisions whose probabilities are known
+    double decide_ms;    // of all steps
     int64_t
         n_timed_as_rules; // steps whose decision took as long as the rules before it, to the bit
     int64_t stop_at;      // fail at this step; -1: never
@@ -74,6 +75,15 @@ static EsStatus see_decided(void *context, int64_t step) {
     hash = mix(hash, runner->rewards, ENVS * sizeof *runner->rewards);
     hash = mix(hash, es_reward_terms(runner->reward), ENVS * sizeof(EsRewardTerms));
     hash = mix(hash, es_reward_totals(runner->reward), ENVS * sizeof(double));
+    for (int e = 0; e < ENVS; e++) { // without a second wait in the step
+        double p[ES_SLOTS_MAX];
+        int op = es_action_value(&runner->actions[e], ES_HEAD_OP);
+        if (es_policy_head_probabilities(trace->policy, e, &es_growth_masks(runner->growth)[e],
+                                         &runner->actions[e], ES_HEAD_OP, p)) {
+            EXPECT((float)p[op] == action_stats[e].confidence);
+            trace->n_explained++;
+        }
+    }
     if (action_stats != NULL) {
         hash = mix(hash, action_stats, ENVS * sizeof *action_stats);
     }
@@ -202,7 +212,9 @@ TEST(a_policy_trains_on_what_the_device_recorded) {
     for (int round = 0; round < 2; round++) {
         trace = (Trace){.runner = &runner, .policy = policy, .stop_at = -1};
         EsGrowWatch watch = {&trace, see_measured, see_decided};
+        runner.keeps_logits = round == 1;
         REQUIRE_OK(es_grow_episode_run(&runner, policy, ENVS * round, &watch));
+        EXPECT_EQ(trace.n_explained, round == 1 ? 4 * ENVS : 0);
         EsRecurrentHealth health = es_policy_health(policy);
         EXPECT(health.h_rms > 0 && !health.has_nan);
         REQUIRE_OK(
