@@ -328,22 +328,52 @@ done:
     return status;
 }
 
-static EsStatus draw_proofs(Cursor *cursor) {
-    json_t *depths = NULL, *predicates = NULL;
-    EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(read_table(cursor, "depths", &depths));
-    ES_TRY_GOTO(read_table(cursor, "predicates", &predicates));
-    int n = es_table_n_rows(predicates);
+// "2: 98 % of 527" for as many depths as fit into a line, a line after the other.
+static void draw_depths(Cursor *cursor, const json_t *depths, int begin, int end) {
     char line[256] = "";
-    add_line(cursor, ES_LINE_TITLE, "Proved, by actions of the episode (sample)");
-    for (int i = 0; i < es_table_n_rows(depths); i++) {
-        append(line, sizeof line, "%.0f: %.0f %%  ", es_column_real(depths, "depth", i),
-               100 * es_column_real(depths, "n_proved", i) / es_column_real(depths, "n", i));
+    for (int i = begin; i < end; i++) {
+        char item[48];
+        double n = es_column_real(depths, "n", i);
+        snprintf(item, sizeof item, "%.0f: %.0f %% of %.0f", es_column_real(depths, "depth", i),
+                 100 * es_column_real(depths, "n_proved", i) / n, n);
+        if (line[0] != '\0' &&
+            strlen(line) + 3 + strlen(item) > (size_t)ES_MIN(cursor->width, 200)) {
+            add_line(cursor, ES_LINE_PLAIN, "%s", line);
+            line[0] = '\0';
+        }
+        append(line, sizeof line, "%s%s", line[0] != '\0' ? "   " : "", item);
     }
-    add_line(cursor, ES_LINE_PLAIN, "%s", line[0] != '\0' ? line : "appears after the first round");
+    if (line[0] != '\0') {
+        add_line(cursor, ES_LINE_PLAIN, "%s", line);
+    }
+}
+
+// Queries by depth: `is_counted` where all episodes are, known depths first.
+static void draw_proved(Cursor *cursor, const json_t *depths, int is_counted) {
+    int n = es_table_n_rows(depths), n_known = 0;
+    while (n_known < n && strcmp(es_column_text(depths, "counted_by", n_known), "proof") == 0) {
+        n_known++;
+    }
+    if (n == 0) {
+        add_line(cursor, ES_LINE_TITLE, "Proved, by depth");
+        add_line(cursor, ES_LINE_PLAIN, "appears after the first round");
+    }
+    if (n_known > 0) {
+        add_line(cursor, ES_LINE_TITLE, "Proved, by steps of the shortest proof");
+        draw_depths(cursor, depths, 0, n_known);
+    }
+    if (n > n_known) {
+        add_line(cursor, ES_LINE_TITLE, "Proved, by actions of the episode%s",
+                 is_counted ? "" : " (sample)");
+        draw_depths(cursor, depths, n_known, n);
+    }
+}
+
+static void draw_predicates(Cursor *cursor, const json_t *predicates) {
+    int n = es_table_n_rows(predicates), n_shown = cursor->bottom - cursor->y > 12 ? 5 : 3;
     add_line(cursor, ES_LINE_TITLE, "Best and worst predicates");
     for (int i = 0; i < n; i++) {
-        if (i < 3 || i >= n - 3) {
+        if (i < n_shown || i >= n - n_shown) {
             add_line(cursor, ES_LINE_PLAIN, "%-20s %5.1f %% of %.0f",
                      es_column_text(predicates, "predicate", i),
                      100 * es_column_real(predicates, "n_proved", i) /
@@ -351,6 +381,22 @@ static EsStatus draw_proofs(Cursor *cursor) {
                      es_column_real(predicates, "n", i));
         }
     }
+}
+
+// Of all episodes where the run has counts of them, else of its sample.
+static EsStatus draw_proofs(Cursor *cursor) {
+    json_t *depths = NULL, *predicates = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(read_table(cursor, "proof_depths", &depths));
+    int is_counted = es_table_n_rows(depths) > 0;
+    if (!is_counted) {
+        json_decref(depths);
+        depths = NULL;
+        ES_TRY_GOTO(read_table(cursor, "depths", &depths));
+    }
+    ES_TRY_GOTO(read_table(cursor, is_counted ? "proof_predicates" : "predicates", &predicates));
+    draw_proved(cursor, depths, is_counted);
+    draw_predicates(cursor, predicates);
 done:
     json_decref(depths);
     json_decref(predicates);
