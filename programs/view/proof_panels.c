@@ -12,7 +12,7 @@
 
 #define MAX_BARS 24
 
-// What bars of a table say, beyond its numbers.
+// The words of a chart of shares.
 typedef struct Shares {
     const char *column; // of the labels
     const char *title;

@@ -383,6 +383,30 @@ static void draw_predicates(Cursor *cursor, const json_t *predicates) {
     }
 }
 
+// The newest proof that was recorded, whole, where there is room for it and for events below.
+static EsStatus draw_proof(Cursor *cursor) {
+    json_t *trees = NULL;
+    ES_TRY(read_table(cursor, "proof_trees", &trees));
+    const char *proof = es_column_text(trees, "proof", 0);
+    int n_lines = 0;
+    for (const char *at = proof; *at != '\0'; at++) {
+        n_lines += *at == '\n';
+    }
+    if (n_lines > 0 && n_lines + 10 < cursor->bottom - cursor->y) {
+        add_line(cursor, ES_LINE_TITLE, "Newest proof, round %.0f",
+                 es_column_real(trees, "round", 0));
+        while (*proof != '\0') {
+            int bytes = (int)strcspn(proof, "\n"), n_atom = (int)strcspn(proof, "\t\n");
+            int has_reason = n_atom < bytes;
+            add_line(cursor, ES_LINE_PLAIN, "%.*s  %.*s", n_atom, proof,
+                     has_reason ? bytes - n_atom - 1 : 0, proof + n_atom + has_reason);
+            proof += bytes + (proof[bytes] == '\n');
+        }
+    }
+    json_decref(trees);
+    return ES_STATUS_OK;
+}
+
 // Of all episodes where the run has counts of them, else of its sample.
 static EsStatus draw_proofs(Cursor *cursor) {
     json_t *depths = NULL, *predicates = NULL;
@@ -500,6 +524,7 @@ static const Section sections[] = {
     {"grow fit hosts", 0, draw_environments},
     {"fit", 0, draw_rails},
     {"prove", 0, draw_proofs},
+    {"prove", 0, draw_proof},
     {"grow fit", 1, draw_lanes},
     {"grow fit", 1, draw_decisions},
     {"grow fit hosts prove", 1, draw_anomalies},

@@ -172,7 +172,7 @@ static void count_episode(EsProofCounts *counts, const EsProofResult *result, in
     }
 }
 
-// A proof that cannot be told is left out: the run does not depend on it.
+// A proof that cannot be written as a tree is left out: the run does not depend on it.
 static void emit_proof(EsProofCounts *counts, EsHub *hub, EsEventTime time, const EsProofEnv *env,
                        int32_t i) {
     const EsProofEnvSettings *settings = es_proof_env_settings(env);

@@ -273,6 +273,7 @@ def test_views():
     check("the terminal's best predicate", f"Best and worst predicates\n{best[0]} {best[1]:.1f} % of {best[2]}\n" in words, True)
     first = ask("one", by.format("depth", "depth", 1, "1"))[0]
     check("the terminal's depths", f"{first['k']}: {first['share']:.0f} % of {first['n']} " in words, True)
+    check("the terminal's proof", "\n" + newest["proof"].replace("\t", "  ") in run("watch", "one"), True)
     # a run of an earlier schema: the sample, and it says so
     shutil.copytree("one", "old")
     with sqlite3.connect("old/run.db") as database:

@@ -148,6 +148,14 @@ for size in "80 24" "160 50"; do
     wait_for "${worst#* }"
     wait_for "Anomalies"
     (($(shown | awk '{ print length }' | sort -n | tail -1) <= columns)) || fail "$size: a line of proofs is too long"
+    # a proof where there is room for it
+    if ((lines == 50)); then
+        wait_for "Newest proof, round $(ask proofs "SELECT max(round) FROM proof_trees")"
+        wait_for "  $(ask proofs "SELECT trim(substr(proof, instr(proof, char(10)), instr(substr(proof, instr(proof, char(10))), char(9)) - 1), char(10) || ' ')
+            FROM event_proof_found ORDER BY rowid DESC LIMIT 1" | tr -d '"')  "
+    else
+        ! shows "Newest proof" || fail "$size: a proof in the place of events"
+    fi
     terminal send-keys -t watch Down
     wait_for "[at round 4]"
     wait_for "$(depth_of 2 4)"
