@@ -6,6 +6,7 @@ and terminal show these numbers, of earlier schemas those of the sample; markup 
 usage: proof_records_test.py PATH_TO_ESPER [START_RANKS MPIRUN]
 """
 import html
+import html.parser
 import json
 import os
 import re
@@ -219,7 +220,47 @@ def test_recount():
     check("names are there", any(tag in shown for tag in ("<b>", "<script>")), True)
 
 
+class Trees(html.parser.HTMLParser):
+    """Trees of a panel, as they are recorded: an element's level is the number of lists around it."""
+
+    def __init__(self, panel):
+        super().__init__()
+        self.trees, self.level, self.into = [], 0, None
+        self.feed(panel)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "ul" and ("class", "tree") in attrs:
+            self.trees.append("")
+            self.level = 1
+        elif tag == "ul" and self.level > 0:
+            self.level += 1
+        elif self.level > 0 and tag in ("code", "span"):
+            self.trees[-1] += "  " * (self.level - 1) if tag == "code" else "\t"
+            self.into = tag
+
+    def handle_endtag(self, tag):
+        self.level -= tag == "ul" and self.level > 0
+        if tag == self.into:
+            self.trees[-1] += "\n" if tag == "span" else ""
+            self.into = None
+
+    def handle_data(self, data):
+        if self.into:
+            self.trees[-1] += data
+
+
 def test_trees(facts, rules):
+    # proofs of several steps, whose known depths are found by the program
+    run(*TRAIN, "--threads", "2", "--envs", "40", "--env.negatives=0", "--env.find_depths=on", "--env.min_query_depth=3", "--env.max_query_depth=6",
+        "--env.end=off", "--out", "deep")
+    check_trees("deep", facts, rules)
+    check_sums("deep")
+    depths = ask("deep", "SELECT DISTINCT counted_by, depth BETWEEN 3 AND 6 AS is_deep FROM event_proof_depth_counted")
+    check("depths that were found", depths, [{"counted_by": "proof", "is_deep": 1}])
+    run("report", "deep", "--out", "deep.html")
+    recorded = [row["proof"] for row in ask("deep", "SELECT proof FROM event_proof_found ORDER BY rowid DESC LIMIT 4")]
+    check("trees with branches", any(re.search(r"\n    [^ ].*\n  [^ ]", proof) for proof in recorded), True)
+    check("the trees that are drawn", Trees(panel_of("deep.html")).trees, recorded)
     n_trees, n_atoms = check_trees("one", facts, rules)
     check("there are trees, and they have branches", (n_trees >= 6, n_atoms > 2 * n_trees), (True, True))
     run(*TRAIN, "--threads", "1", "--env.skip_unary=on", "--out", "skipped")
