@@ -70,6 +70,14 @@ TEST(a_tree_as_text) {
         EXPECT(memcmp(text, whole, n) == 0 && text[n] == (bytes > 0 ? '\0' : '#'));
         EXPECT(bytes == 0 || text[n + 1] == '#');
     }
+    // a name that would end its line
+    int32_t cy = es_kg_constant(graph, "cy");
+    const char *name = graph->constant_names[cy];
+    graph->constant_names[cy] = "c\ty\n";
+    char strange[sizeof whole + 64];
+    es_proof_tree_format(tree, strange, sizeof strange);
+    EXPECT_CONTAINS(strange, "    parent(bob,'c?y?')\tfact\n  man(ann,ann)\tfact\n");
+    graph->constant_names[cy] = name;
     es_proof_tree_destroy(tree);
     es_kg_destroy(graph);
 }
