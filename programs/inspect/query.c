@@ -275,8 +275,10 @@ EsExit cmd_query(int argc, char **argv) {
                    "run.db.\n"
                    "Nothing is ever changed, and the run may be going on. The views are runs,\n"
                    "rounds, episodes, seeds, decisions, rewards, contributions, seed_metrics, "
-                   "anomalies,\nproofs, rankings, throughput, metrics, epochs, trainer_events, "
-                   "action_distribution,\nreward_calibration and raw_events.",
+                   "anomalies,\nproofs, proof_depths, proof_predicates, proof_trees, rankings, "
+                   "throughput, "
+                   "metrics,\nepochs, trainer_events, "
+                   "action_distribution, reward_calibration and raw_events.",
         .example =
             "esper query runs/demo \"SELECT round, accuracy, reward FROM rounds\"\n"
             "         esper query runs/demo \"SELECT blueprint, outcome, count(*), "

@@ -20,8 +20,8 @@
 const char es_prove_too_large[] = "follows; its proof has over 1,000,000 atoms and is not shown";
 
 #define ATOM_BYTES ES_KG_ATOM_TEXT_BYTES
-// of an atom or a rule
-#define TEXT_BYTES ES_RULE_TEXT_BYTES
+// of an atom, or a rule with its line
+#define TEXT_BYTES (ES_RULE_TEXT_BYTES + 32)
 
 // Strokes of a branch: to a child, to the last child, past children to come, past none; each is as
 // wide as its first entry of plain bytes.
@@ -50,11 +50,6 @@ static int is_utf8_terminal(FILE *stream) {
            (strcasestr(locale, "UTF-8") != NULL || strcasestr(locale, "utf8") != NULL);
 }
 
-static int n_children(const EsProofTree *tree, int32_t i) {
-    int32_t rule = tree->nodes[i].rule;
-    return rule < 0 ? 0 : es_kg_count_body(tree->graph, &tree->graph->rules[rule]);
-}
-
 static int is_negation(const EsProofTree *tree, int32_t i) {
     return tree->graph->test_of[tree->nodes[i].atom.predicate] == ES_KG_NEGATION;
 }
@@ -64,7 +59,7 @@ static void measure(Drawing *drawing, int32_t i, int level) {
                       sizeof drawing->text);
     int width = STROKE_COLUMNS * level + es_padded_text_width(drawing->text);
     drawing->width = ES_MAX(drawing->width, width);
-    for (int k = 0; k < n_children(drawing->tree, i); k++) {
+    for (int k = 0; k < es_proof_node_children(drawing->tree, i); k++) {
         measure(drawing, drawing->tree->nodes[i].first + k, level + 1);
     }
 }
@@ -79,21 +74,11 @@ static void draw(Drawing *drawing, int32_t i, int level) {
     }
     es_padded_text_print(drawing->text, drawing->width - STROKE_COLUMNS * level + 2,
                          drawing->stream);
-    if (node->rule == ES_PROOF_NODE_FACT) {
-        fprintf(drawing->stream, "fact\n");
-        return;
-    }
-    if (node->rule == ES_PROOF_NODE_TEST) {
-        fprintf(drawing->stream, "%s\n", is_negation(tree, i) ? "does not follow" : "comparison");
-        return;
-    }
-    es_horn_rule_format(tree->graph, &tree->graph->rules[node->rule], drawing->text,
-                        sizeof drawing->text);
-    fprintf(drawing->stream, "rule %d: ", tree->graph->rules[node->rule].line);
+    es_proof_node_reason(tree, i, drawing->text, sizeof drawing->text);
     es_padded_text_print(drawing->text, 0, drawing->stream);
     fputc('\n', drawing->stream);
-    for (int k = 0; k < n_children(tree, i); k++) {
-        drawing->is_last[level + 1] = k + 1 == n_children(tree, i);
+    for (int k = 0; k < es_proof_node_children(tree, i); k++) {
+        drawing->is_last[level + 1] = k + 1 == es_proof_node_children(tree, i);
         draw(drawing, node->first + k, level + 1);
     }
 }
@@ -140,7 +125,7 @@ static json_t *node_json(const EsProofTree *tree, int32_t i, char *text) {
     const EsHornRule *rule = &tree->graph->rules[node->rule];
     es_horn_rule_format(tree->graph, rule, text, TEXT_BYTES);
     json_t *spelt = text_json(text), *body = json_array();
-    for (int k = 0; k < n_children(tree, i); k++) {
+    for (int k = 0; k < es_proof_node_children(tree, i); k++) {
         json_array_append_new(body, node_json(tree, node->first + k, text));
     }
     return json_pack("{s:o, s:o, s:i, s:o}", "atom", atom, "rule", spelt, "line", rule->line,

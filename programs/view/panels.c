@@ -53,8 +53,9 @@ static const EsPanel panels[] = {
      "Time of epochs, circuit breaker, mode, rollbacks; metrics under their names in telemetry.",
      "fit", 0, 1, "fit", es_panel_rails},
     {"proofs", "Proofs",
-     "Queries proved by length of proof and by predicate, in a sample of the episodes.", "prove", 0,
-     1, "prove", es_panel_proofs},
+     "Queries proved by depth and by predicate, and what proofs look like: under every atom those "
+     "that its rule needs.",
+     "prove", 0, 1, "prove", es_panel_proofs},
     {"policy", "Health of the policy", "Updates by PPO: is it learning, and does it stay stable?",
      "grow prove", 1, 1, "grow prove", es_panel_policy},
     {"time", "Speed, and where time goes", "Throughput by round, and the phases of a round.", ALL,

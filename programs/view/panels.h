@@ -44,7 +44,7 @@ int es_kind_is_among(const char *kinds, const char *kind);
 // Adds the panel as <section id="panel-NAME">.
 EsStatus es_panel_draw(const EsPanel *panel, const EsPanelInput *input, EsText *html);
 
-// --- parts of panels, for decision_panel.c, growth_panels.c and work_panels.c ---
+// --- parts of panels, for decision_panel.c, growth_panels.c, proof_panels.c, work_panels.c ---
 
 EsStatus es_panel_draw_curve(const EsPanelInput *input, EsText *html, const char *table,
                              const char *column, const char *title, const char *unit,

@@ -40,6 +40,7 @@ struct EsRunView {
 //   b  rounds per bucket of a curve
 //   r  the round that is looked at, or the newest with recorded steps; e the environment
 //   o  the same round, or the newest whose episodes have ended
+//   p  the same round, or the newest of proving
 //   f, l  first and last round of the episode that is looked at: of growth the same round. Hosts
 //      and fits have one episode, of all rounds, whose steps are those: then s is 1
 typedef struct Table {
@@ -50,6 +51,9 @@ typedef struct Table {
 #define NEWEST(table) "(SELECT round FROM " table " ORDER BY rowid DESC LIMIT 1)"
 
 #define NEWEST_STEPPED "SELECT max(round) FROM event_env_stepped"
+
+// the hundred rounds up to the one that is looked at
+#define HUNDRED_ROUNDS "round > ?1 - 100 AND round <= ?1"
 
 // the step of an episode
 #define STEP "iif(?4, round, step) AS step"
@@ -223,6 +227,25 @@ static const Table tables[] = {
      "  avg(successors) AS successors, sum(n_positives) AS n_positives,\n"
      "  sum(n_negatives) AS n_negatives, sum(n_truncated) AS n_truncated\n"
      "FROM event_proof_round GROUP BY (round - 1) / ?1 ORDER BY 1"},
+    {"proof_depths", "p", "true queries of a hundred rounds, all of them, by depth",
+     "SELECT counted_by, depth, sum(n_asked) AS n, sum(n_proved) AS n_proved,\n"
+     "  sum(n_asked * actions) / sum(n_asked) AS actions, min(round) AS first_round,\n"
+     "  max(round) AS last_round FROM event_proof_depth_counted\n"
+     "WHERE label = 1 AND " HUNDRED_ROUNDS "\n"
+     "GROUP BY counted_by, depth ORDER BY counted_by = 'proof' DESC, depth"},
+    {"proof_predicates", "p", "true queries of a hundred rounds, all of them, by predicate",
+     "SELECT predicate, sum(n_asked) AS n, sum(n_proved) AS n_proved,\n"
+     "  sum(n_asked * actions) / sum(n_asked) AS actions FROM event_proof_predicate_counted\n"
+     "WHERE label = 1 AND " HUNDRED_ROUNDS "\n"
+     "GROUP BY predicate ORDER BY 1.0 * sum(n_proved) / sum(n_asked) DESC, n DESC, predicate"},
+    {"proof_corruptions", "p", "corruptions of a hundred rounds, all of them, by predicate",
+     "SELECT predicate, sum(n_asked) AS n, sum(n_proved) AS n_proved,\n"
+     "  sum(n_asked * actions) / sum(n_asked) AS actions FROM event_proof_predicate_counted\n"
+     "WHERE label = 0 AND " HUNDRED_ROUNDS "\n"
+     "GROUP BY predicate ORDER BY 1.0 * sum(n_proved) / sum(n_asked) DESC, n DESC, predicate"},
+    {"proof_trees", "p", "the newest proofs that were found, as trees; a sample",
+     "SELECT round, env, episode, query, n_steps, n_atoms, proof FROM event_proof_found\n"
+     "WHERE round <= ?1 ORDER BY round DESC, rowid DESC LIMIT 4"},
     {"predicates", "", "sampled episodes of the last hundred rounds, by predicate",
      "SELECT substr(query, 1, instr(query, '(') - 1) AS predicate, count(*) AS n,\n"
      "  sum(is_proved) AS n_proved, avg(n_steps) AS steps FROM event_proof_episode\n"
@@ -344,6 +367,9 @@ static int64_t parameter_value(EsRunView *view, char parameter, const EsViewQues
     if (parameter == 'o') {
         return ask_int(view, "SELECT round FROM event_episode_outcome WHERE arm IS NULL\n"
                              "ORDER BY round DESC LIMIT 1");
+    }
+    if (parameter == 'p') {
+        return ask_int(view, "SELECT " NEWEST("event_proof_round"));
     }
     return es_run_view_bucket(view, question);
 }

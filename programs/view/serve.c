@@ -35,7 +35,7 @@ static void print_more(void) {
         "\nThe page shows learning curves with intervals over seeds, the network as it grows with "
         "a\n"
         "slider over its steps, environments, decisions, rewards, the policy's health, anomalies,\n"
-        "speed, the rails of a fit, proofs by length and predicate, the newest events and all\n"
+        "speed, the rails of a fit, proofs by depth and predicate, the newest events and all\n"
         "settings (docs/watching.md). It updates itself while a run writes. Nothing is loaded "
         "from\n"
         "outside, nothing is written, and requests can neither name files nor hold SQL.\n"

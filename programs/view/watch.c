@@ -28,9 +28,9 @@ static EsStatus print_lines(EsWatchFrame *frame, const char *path,
                             const EsWatchPosition *position) {
     ES_TRY(draw(frame, path, position, 100, 0));
     for (int i = 0; i < frame->n_lines; i++) {
-        const char *text = frame->lines[i].text;
-        printf("%s%s\n", frame->lines[i].style == ES_LINE_TITLE ? "\n" : "",
-               text + (text[0] == ' '));
+        const EsScreenLine *line = &frame->lines[i];
+        int n_margin = line->style == ES_LINE_BAR && line->text[0] == ' ';
+        printf("%s%s\n", line->style == ES_LINE_TITLE ? "\n" : "", line->text + n_margin);
     }
     return ES_STATUS_OK;
 }

@@ -374,22 +374,52 @@ done:
     return status;
 }
 
-static EsStatus draw_proofs(Cursor *cursor) {
-    json_t *depths = NULL, *predicates = NULL;
-    EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(read_table(cursor, "depths", &depths));
-    ES_TRY_GOTO(read_table(cursor, "predicates", &predicates));
-    int n = es_table_n_rows(predicates);
+// "2: 98 % of 527" for as many depths as fit into a line, a line after the other.
+static void draw_depths(Cursor *cursor, const json_t *depths, int begin, int end) {
     char line[256] = "";
-    add_line(cursor, ES_LINE_TITLE, "Proved, by actions of the episode (sample)");
-    for (int i = 0; i < es_table_n_rows(depths); i++) {
-        append(line, sizeof line, "%.0f: %.0f %%  ", es_column_real(depths, "depth", i),
-               100 * es_column_real(depths, "n_proved", i) / es_column_real(depths, "n", i));
+    for (int i = begin; i < end; i++) {
+        char item[48];
+        double n = es_column_real(depths, "n", i);
+        snprintf(item, sizeof item, "%.0f: %.0f %% of %.0f", es_column_real(depths, "depth", i),
+                 100 * es_column_real(depths, "n_proved", i) / n, n);
+        if (line[0] != '\0' &&
+            strlen(line) + 3 + strlen(item) > (size_t)ES_MIN(cursor->width, 200)) {
+            add_line(cursor, ES_LINE_PLAIN, "%s", line);
+            line[0] = '\0';
+        }
+        append(line, sizeof line, "%s%s", line[0] != '\0' ? "   " : "", item);
     }
-    add_line(cursor, ES_LINE_PLAIN, "%s", line[0] != '\0' ? line : "appears after the first round");
+    if (line[0] != '\0') {
+        add_line(cursor, ES_LINE_PLAIN, "%s", line);
+    }
+}
+
+// Queries by depth: `is_counted` where all episodes are, known depths first.
+static void draw_proved(Cursor *cursor, const json_t *depths, int is_counted) {
+    int n = es_table_n_rows(depths), n_known = 0;
+    while (n_known < n && strcmp(es_column_text(depths, "counted_by", n_known), "proof") == 0) {
+        n_known++;
+    }
+    if (n == 0) {
+        add_line(cursor, ES_LINE_TITLE, "Proved, by depth");
+        add_line(cursor, ES_LINE_PLAIN, "appears after the first round");
+    }
+    if (n_known > 0) {
+        add_line(cursor, ES_LINE_TITLE, "Proved, by steps of the shortest proof");
+        draw_depths(cursor, depths, 0, n_known);
+    }
+    if (n > n_known) {
+        add_line(cursor, ES_LINE_TITLE, "Proved, by actions of the episode%s",
+                 is_counted ? "" : " (sample)");
+        draw_depths(cursor, depths, n_known, n);
+    }
+}
+
+static void draw_predicates(Cursor *cursor, const json_t *predicates) {
+    int n = es_table_n_rows(predicates), n_shown = cursor->bottom - cursor->y > 12 ? 5 : 3;
     add_line(cursor, ES_LINE_TITLE, "Best and worst predicates");
     for (int i = 0; i < n; i++) {
-        if (i < 3 || i >= n - 3) {
+        if (i < n_shown || i >= n - n_shown) {
             add_line(cursor, ES_LINE_PLAIN, "%-20s %5.1f %% of %.0f",
                      es_column_text(predicates, "predicate", i),
                      100 * es_column_real(predicates, "n_proved", i) /
@@ -397,6 +427,46 @@ static EsStatus draw_proofs(Cursor *cursor) {
                      es_column_real(predicates, "n", i));
         }
     }
+}
+
+// The newest proof that was recorded, whole, where there is room for it and for events below.
+static EsStatus draw_proof(Cursor *cursor) {
+    json_t *trees = NULL;
+    ES_TRY(read_table(cursor, "proof_trees", &trees));
+    const char *proof = es_column_text(trees, "proof", 0);
+    int n_lines = 0;
+    for (const char *at = proof; *at != '\0'; at++) {
+        n_lines += *at == '\n';
+    }
+    if (n_lines > 0 && n_lines + 10 < cursor->bottom - cursor->y) {
+        add_line(cursor, ES_LINE_TITLE, "Newest proof, round %.0f",
+                 es_column_real(trees, "round", 0));
+        while (*proof != '\0') {
+            int bytes = (int)strcspn(proof, "\n"), n_atom = (int)strcspn(proof, "\t\n");
+            int has_reason = n_atom < bytes;
+            add_line(cursor, ES_LINE_PLAIN, "%.*s  %.*s", n_atom, proof,
+                     has_reason ? bytes - n_atom - 1 : 0, proof + n_atom + has_reason);
+            proof += bytes + (proof[bytes] == '\n');
+        }
+    }
+    json_decref(trees);
+    return ES_STATUS_OK;
+}
+
+// Of all episodes where the run has counts of them, else of its sample.
+static EsStatus draw_proofs(Cursor *cursor) {
+    json_t *depths = NULL, *predicates = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(read_table(cursor, "proof_depths", &depths));
+    int is_counted = es_table_n_rows(depths) > 0;
+    if (!is_counted) {
+        json_decref(depths);
+        depths = NULL;
+        ES_TRY_GOTO(read_table(cursor, "depths", &depths));
+    }
+    ES_TRY_GOTO(read_table(cursor, is_counted ? "proof_predicates" : "predicates", &predicates));
+    draw_proved(cursor, depths, is_counted);
+    draw_predicates(cursor, predicates);
 done:
     json_decref(depths);
     json_decref(predicates);
@@ -500,6 +570,7 @@ static const Section sections[] = {
     {"grow fit hosts", 0, draw_environments},
     {"fit", 0, draw_rails},
     {"prove", 0, draw_proofs},
+    {"prove", 0, draw_proof},
     {"grow fit", 1, draw_lanes},
     {"grow fit", 1, draw_decisions},
     {"grow fit", 1, draw_heads},

@@ -1,5 +1,5 @@
 // Panels about the work itself, of all kinds of runs: the summary, speed and time, rails of a fit,
-// proofs, anomalies, the newest events, settings.
+// anomalies, the newest events, settings.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -349,67 +349,6 @@ EsStatus es_panel_rails(const EsPanelInput *input, EsText *html) {
 done:
     json_decref(epochs);
     json_decref(metrics);
-    return status;
-}
-
-// --- proofs ---
-
-// Bars of the share proved by a column of texts or numbers.
-static void draw_proved(const json_t *table, const char *column, const char *title, EsText *html) {
-    enum { MAX_BARS = 24 };
-    EsBar bars[MAX_BARS];
-    char labels[MAX_BARS][48], notes[MAX_BARS][48];
-    int n = ES_MIN(es_table_n_rows(table), MAX_BARS);
-    for (int i = 0; i < n; i++) {
-        double count = es_column_real(table, "n", i), proved = es_column_real(table, "n_proved", i);
-        const char *word = es_column_text(table, column, i);
-        if (word[0] != '\0') {
-            snprintf(labels[i], sizeof labels[i], "%.47s", word);
-        } else {
-            snprintf(labels[i], sizeof labels[i], "%.0f", es_column_real(table, column, i));
-        }
-        snprintf(notes[i], sizeof notes[i], "%% of %.0f", count);
-        bars[i] = (EsBar){labels[i], 100 * proved / fmax(count, 1), NAN, NAN, notes[i]};
-    }
-    es_chart_bars(html, title, "% proved, last hundred rounds, sample", bars, n);
-}
-
-static void draw_queries(const json_t *table, EsText *html) {
-    es_panel_begin_table(html, "Newest sampled queries", "#round|query|kind|outcome|#actions");
-    for (int i = 0; i < es_table_n_rows(table); i++) {
-        int is_true = es_column_real(table, "label", i) == 1;
-        es_text_add_string(html, "<tr>");
-        es_panel_number_cell(html, es_column_real(table, "round", i), 6);
-        es_panel_cell(html, es_column_text(table, "query", i));
-        es_panel_cell(html, is_true ? "true" : "corruption");
-        es_panel_cell(html, es_column_real(table, "is_proved", i) == 1 ? "proved" : "not proved");
-        es_panel_number_cell(html, es_column_real(table, "n_steps", i), 4);
-        es_text_add_string(html, "</tr>\n");
-    }
-    es_panel_end_table(html);
-}
-
-EsStatus es_panel_proofs(const EsPanelInput *input, EsText *html) {
-    json_t *depths = NULL, *predicates = NULL, *queries = NULL;
-    EsRunView *view = input->views[0];
-    EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(es_run_view_read(view, "depths", &input->question, &depths));
-    ES_TRY_GOTO(es_run_view_read(view, "predicates", &input->question, &predicates));
-    ES_TRY_GOTO(es_run_view_read(view, "queries", &input->question, &queries));
-    if (es_table_n_rows(queries) == 0) {
-        es_html_empty(html, "Sampled proofs appear here after the first round (telemetry level "
-                            "normal or debug).");
-    } else {
-        es_text_add_string(html, "<div class=\"charts\">\n");
-        draw_proved(depths, "depth", "By actions of the episode", html);
-        draw_proved(predicates, "predicate", "By predicate, the best first", html);
-        es_text_add_string(html, "</div>\n");
-        draw_queries(queries, html);
-    }
-done:
-    json_decref(depths);
-    json_decref(predicates);
-    json_decref(queries);
     return status;
 }
 

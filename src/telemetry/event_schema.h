@@ -60,6 +60,12 @@
       "what the episodes of a round of proving came to")                                           \
     X(PROOF_EPISODE, ProofEpisode, proof_episode, LOSSY, NORMAL, ALWAYS,                           \
       "how an episode of proving ended; a sample: those of the first environments")                \
+    X(PROOF_DEPTH_COUNTED, ProofDepthCounted, proof_depth_counted, LOSSY, NORMAL, ALWAYS,          \
+      "one row per depth of a round of proving: all episodes that ended, none left out")           \
+    X(PROOF_PREDICATE_COUNTED, ProofPredicateCounted, proof_predicate_counted, LOSSY, NORMAL,      \
+      ALWAYS, "one row per predicate of a round of proving: all episodes that ended")              \
+    X(PROOF_FOUND, ProofFound, proof_found, LOSSY, NORMAL, ALWAYS,                                 \
+      "a proof as a tree; the first four of a round, of true queries in the first environments")   \
     X(PROOF_RANKED, ProofRanked, proof_ranked, KEPT, MINIMAL, ALWAYS,                              \
       "queries were ranked against their corruptions")                                             \
     X(PHASE_PROFILED, PhaseProfiled, phase_profiled, LOSSY, MINIMAL, ALWAYS,                       \
@@ -326,6 +332,26 @@
     C(INT, is_by_end, "given up")                                                                  \
     C(INT, n_steps, "actions")                                                                     \
     C(REAL, reward, "")
+#define ES_PROOF_DEPTH_COUNTED_COLUMNS(C)                                                          \
+    C(INT, label, "1: queries taken to be true, 0: corruptions")                                   \
+    C(TEXT, counted_by, "proof where the query has a known depth, else actions")                   \
+    C(INT, depth, "proof: steps of the query's shortest proof; actions: of the episode")           \
+    C(INT, n_asked, "episodes that ended")                                                         \
+    C(INT, n_proved, "of them")                                                                    \
+    C(REAL, actions, "mean of an episode")
+#define ES_PROOF_PREDICATE_COUNTED_COLUMNS(C)                                                      \
+    C(TEXT, predicate, "of the query")                                                             \
+    C(INT, label, "1: queries taken to be true, 0: corruptions")                                   \
+    C(INT, n_asked, "episodes that ended")                                                         \
+    C(INT, n_proved, "of them")                                                                    \
+    C(REAL, actions, "mean of an episode")
+#define ES_PROOF_FOUND_COLUMNS(C)                                                                  \
+    C(INT, env, "global index")                                                                    \
+    C(INT, episode, "of this environment, from 0")                                                 \
+    C(TEXT, query, "")                                                                             \
+    C(INT, n_steps, "actions of the episode; states that were passed over are not counted")        \
+    C(INT, n_atoms, "of the tree, the query included")                                             \
+    C(TEXT, proof, "a line per atom, two blanks a level: the atom, a tab, its rule or fact")
 #define ES_PROOF_RANKED_COLUMNS(C)                                                                 \
     C(TEXT, arm, "scorer: policy, untrained, proved, shortest, uniform, breadth")                  \
     C(TEXT, split, "valid or test")                                                                \

@@ -238,7 +238,23 @@ static inline EsStatus send_troubles(EsSink *sink, int64_t round) {
 static inline EsStatus send_proofs(EsSink *sink, int64_t round) {
     EsProofRoundEvent proofs = {.n_positives = 4, .positives_proved = 75.0, .depth = 2.5};
     EsProofRankedEvent ranked = {.arm = "policy", .split = "valid", .n_queries = 9, .mrr = 0.25};
-    ES_TRY(send_rows(sink, ES_EVENT_PROOF_ROUND, (EsEventTime){round, -1}, &proofs, 1));
+    EsProofDepthCountedEvent depths[] = {
+        {.label = 1, .counted_by = "proof", .depth = 2, .n_asked = 3, .n_proved = 3, .actions = 2},
+        {.label = 1, .counted_by = "actions", .depth = 4, .n_asked = 1, .actions = 4}};
+    EsProofPredicateCountedEvent predicate = {
+        .predicate = "uncle", .label = 1, .n_asked = 4, .n_proved = 3, .actions = 2.5};
+    EsProofFoundEvent found = {.env = 2,
+                               .episode = 7,
+                               .query = "wife(eve,adam)",
+                               .n_steps = 1,
+                               .n_atoms = 2,
+                               .proof = "wife(eve,adam)\trule 3: husband(y,x) -> wife(x,y)\n"
+                                        "  husband(adam,eve)\tfact\n"};
+    const EsEventTime time = {round, -1};
+    ES_TRY(send_rows(sink, ES_EVENT_PROOF_ROUND, time, &proofs, 1));
+    ES_TRY(send_rows(sink, ES_EVENT_PROOF_DEPTH_COUNTED, time, depths, 2));
+    ES_TRY(send_rows(sink, ES_EVENT_PROOF_PREDICATE_COUNTED, time, &predicate, 1));
+    ES_TRY(send_rows(sink, ES_EVENT_PROOF_FOUND, (EsEventTime){round, 4}, &found, 1));
     return send_rows(sink, ES_EVENT_PROOF_RANKED, (EsEventTime){round, -1}, &ranked, 1);
 }
 

@@ -155,8 +155,16 @@ static EsStatus create_results(EsProofEnv *env) {
     size_t span = es_slab_add(&bytes, N * sizeof *result->reached);
     size_t atoms = es_slab_add(&bytes, N * (size_t)env->settings.max_atoms * sizeof *env->reached);
     size_t flag = es_slab_add(&bytes, N * ES_COUNT_OF(flags));
+    size_t n_traced = ES_PROOF_TRACED * (size_t)env->max_visited;
+    size_t traces = es_slab_add(&bytes, n_traced * sizeof *env->traces->states);
+    size_t traced =
+        es_slab_add(&bytes, n_traced * (size_t)env->settings.max_atoms * sizeof *env->traced);
     ES_TRY(es_allocate(bytes, &env->result_memory));
     unsigned char *slab = env->result_memory;
+    env->traced = (void *)(slab + traced);
+    for (int i = 0; i < ES_PROOF_TRACED; i++) {
+        env->traces[i].states = (EsAtomSpan *)(void *)(slab + traces) + i * env->max_visited;
+    }
     result->reward = (void *)(slab + reward);
     result->depth = (void *)(slab + depth);
     result->query = (void *)(slab + query);

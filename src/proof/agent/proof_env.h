@@ -222,6 +222,18 @@ EsProofEpisode es_proof_env_episode(const EsProofEnv *env, int32_t index);
 // The query of that episode, all its cells; borrowed, until the next step.
 const EsAtom *es_proof_env_query(const EsProofEnv *env, int32_t index);
 
+// environments whose proofs can be asked for
+#define ES_PROOF_TRACED 4
+
+// The proof that the last step ended an episode of environment `index` with: its states, the query
+// first, as es_proof_tree_create takes them; borrowed, until the next step. It has none where the
+// step proved nothing, past the first ES_PROOF_TRACED environments, and without has_memory.
+typedef struct EsProofTrace {
+    EsAtomSpan *states;
+    int32_t count; // 0: none
+} EsProofTrace;
+EsProofTrace es_proof_env_proof(const EsProofEnv *env, int32_t index);
+
 EsProofEnvCounters es_proof_env_counters(const EsProofEnv *env);
 
 // The padded observation: the state, its first max_states successors and which of these exist, zero

@@ -55,8 +55,11 @@ struct EsProofEnv {
 
     const int32_t *actions; // of the step at work; borrowed
     EsProofResult result;
-    EsAtom *reached;     // the atoms of result.reached                                  (N x A)
-    void *result_memory; // owned
+    EsAtom *reached; // the atoms of result.reached                                  (N x A)
+    // proofs of the first environments
+    EsProofTrace traces[ES_PROOF_TRACED]; // in result_memory, as their atoms
+    EsAtom *traced;                       //                              (ES_PROOF_TRACED x V x A)
+    void *result_memory;                  // owned
 };
 
 static inline EsAtom *es_proof_env_goals(const EsProofEnv *env, int32_t index) {

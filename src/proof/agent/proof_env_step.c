@@ -126,6 +126,18 @@ static void publish_flags(EsProofResult *result, int32_t begin, size_t n, const 
     memcpy(result->label + begin, flags->label, n);
 }
 
+// Keeps the states of an episode that ended with a proof; the next one overwrites them.
+static void trace_proof(EsProofEnv *env, int32_t index) {
+    EsProofTrace *trace = &env->traces[index];
+    size_t V = (size_t)env->max_visited, A = (size_t)env->settings.max_atoms;
+    size_t first = (size_t)index * V;
+    trace->count = V > 0 ? env->episodes[index].n_visited : 0;
+    for (size_t i = first; i < first + (size_t)trace->count; i++) {
+        copy_atoms(env->traced + i * A, env->visited + i * A, env->n_visited_atoms[i]);
+        trace->states[i - first] = (EsAtomSpan){env->traced + i * A, env->n_visited_atoms[i]};
+    }
+}
+
 static void take_action(EsProofEnv *env, int32_t index, BlockFlags *flags,
                         EsProofEnvCounters *counters) {
     const EsProofEnvSettings *settings = &env->settings;
@@ -152,6 +164,12 @@ static void take_action(EsProofEnv *env, int32_t index, BlockFlags *flags,
     flags->is_truncated[i] = (unsigned char)is_truncated;
     flags->is_by_end[i] = (unsigned char)is_by_end;
     counters->n_steps++;
+    if (index < ES_PROOF_TRACED) {
+        env->traces[index].count = 0;
+        if (is_proved) {
+            trace_proof(env, index);
+        }
+    }
     if (!is_done) {
         enter_state(env, index, next.atoms, next.count);
         return;
@@ -452,6 +470,10 @@ int64_t es_proof_env_pad(EsProofEnv *env, int32_t max_states, int32_t *sub_index
 EsProofEpisode es_proof_env_episode(const EsProofEnv *env, int32_t index) {
     ES_ASSERT(index >= 0 && index < env->settings.n_envs);
     return env->episodes[index];
+}
+
+EsProofTrace es_proof_env_proof(const EsProofEnv *env, int32_t index) {
+    return index < ES_PROOF_TRACED ? env->traces[index] : (EsProofTrace){NULL, 0};
 }
 
 const EsAtom *es_proof_env_query(const EsProofEnv *env, int32_t index) {

@@ -4,9 +4,11 @@
 // up to names is as good as any other that does, so the first one found is taken.
 #include "proof/search/proof_tree.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "proof/graph/text_line.h"
 #include "proof/search/goal_table.h"
 #include "proof/search/proof_array.h"
 
@@ -407,6 +409,64 @@ EsStatus es_proof_tree_check(const EsProofTree *tree) {
     }
     es_release(memory);
     return status;
+}
+
+// --- text ---
+
+int es_proof_node_children(const EsProofTree *tree, int32_t node) {
+    int32_t rule = tree->nodes[node].rule;
+    return rule < 0 ? 0 : es_kg_count_body(tree->graph, &tree->graph->rules[rule]);
+}
+
+int es_proof_node_reason(const EsProofTree *tree, int32_t node, char *text, size_t bytes) {
+    const EsKnowledgeGraph *graph = tree->graph;
+    const EsProofNode *at = &tree->nodes[node];
+    if (at->rule == ES_PROOF_NODE_FACT) {
+        return snprintf(text, bytes, "fact");
+    }
+    if (at->rule == ES_PROOF_NODE_TEST) {
+        int is_negation = graph->test_of[at->atom.predicate] == ES_KG_NEGATION;
+        return snprintf(text, bytes, "%s", is_negation ? "does not follow" : "comparison");
+    }
+    const EsHornRule *rule = &graph->rules[at->rule];
+    int n = snprintf(text, bytes, "rule %d: ", rule->line);
+    size_t used = ES_MIN((size_t)n, bytes);
+    return n + es_horn_rule_format(graph, rule, used < bytes ? text + used : NULL, bytes - used);
+}
+
+// Counts what was written behind a text under construction, and makes one line of it.
+static void take_written(EsTextOut *out, int n_written) {
+    size_t end = ES_MIN(out->length + (size_t)n_written + 1, out->bytes);
+    for (size_t i = out->length; i + 1 < end; i++) {
+        unsigned char byte = (unsigned char)out->at[i];
+        out->at[i] = byte < 0x20 || byte == 0x7f ? '?' : out->at[i];
+    }
+    out->length += (size_t)n_written;
+}
+
+// The node and all below it.
+static void write_node(const EsProofTree *tree, int32_t node, int level, EsTextOut *out) {
+    for (int i = 0; i < level; i++) {
+        es_text_out_add_text(out, "  ");
+    }
+    size_t used = ES_MIN(out->length, out->bytes);
+    take_written(out,
+                 es_kg_format_atom(tree->graph, tree->nodes[node].cells,
+                                   used < out->bytes ? out->at + used : NULL, out->bytes - used));
+    es_text_out_add_text(out, "\t");
+    used = ES_MIN(out->length, out->bytes);
+    take_written(out, es_proof_node_reason(tree, node, used < out->bytes ? out->at + used : NULL,
+                                           out->bytes - used));
+    es_text_out_add_text(out, "\n");
+    for (int k = 0; k < es_proof_node_children(tree, node); k++) {
+        write_node(tree, tree->nodes[node].first + k, level + 1, out);
+    }
+}
+
+int es_proof_tree_format(const EsProofTree *tree, char *text, size_t bytes) {
+    EsTextOut out = {text, bytes, 0};
+    write_node(tree, 0, 0, &out);
+    return es_text_out_end(&out);
 }
 
 // --- the shortest proof ---

@@ -58,6 +58,17 @@ EsStatus es_proof_tree_check(const EsProofTree *tree);
 EsStatus es_proof_tree_find(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
                             const EsAtom *query, EsProofTree **tree, EsProverAnswer *answer);
 
+// Returns how many children a node has: the atoms and tests of its rule's body.
+int es_proof_node_children(const EsProofTree *tree, int32_t node);
+
+// Write why a node holds, as snprintf does: "fact", "comparison", "does not follow", or the rule
+// with its line, "rule 29: son(x,z), daughter(y,z) -> brother(x,y)".
+int es_proof_node_reason(const EsProofTree *tree, int32_t node, char *text, size_t bytes);
+
+// Write the tree as snprintf does, a line per node and its children after it: two blanks a level,
+// the atom, a tab, the reason. Control characters of names become '?', so that a line is a line.
+int es_proof_tree_format(const EsProofTree *tree, char *text, size_t bytes);
+
 // the most nodes of a tree of first derivations
 #define ES_PROOF_TREE_MAX_NODES 1000000
 

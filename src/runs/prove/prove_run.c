@@ -38,6 +38,7 @@ struct EsProveRun {
     double best_mrr;
     EsKnownAtoms *known;
     EsProveQueries valid;
+    EsProofCounts *counts;
     EsProofRound last;
     int has_last;
     EsProveEvaluation evaluation;
@@ -105,6 +106,8 @@ static EsStatus create_parts(EsProveRun *prove) {
     ES_TRY(es_device_open("cpu", &options, &prove->device));
     EsProofTrainingSettings training = es_prove_settings_training(settings);
     ES_TRY(create_training(prove, &training));
+    ES_TRY(es_proof_counts_create(prove->graph, es_proof_training_env(prove->training),
+                                  &prove->counts));
     ES_TRY(es_proof_policy_create(prove->device, prove->graph, &training.policy, training.seed,
                                   &prove->best));
     ES_TRY(es_state_hash_create(prove->device, 1, &prove->hasher));
@@ -143,6 +146,7 @@ void es_prove_run_destroy(EsProveRun *prove) {
     if (prove == NULL) {
         return;
     }
+    es_proof_counts_destroy(prove->counts);
     es_prove_queries_destroy(&prove->valid);
     es_known_atoms_destroy(prove->known);
     es_proof_policy_destroy(prove->best);
@@ -261,6 +265,7 @@ static EsStatus step_done(void *context, const EsProofEnv *env, int32_t step) {
     if (es_hub_wants(hub, ES_EVENT_PROOF_EPISODE, step)) {
         es_prove_events_stepped(hub, prove->time, prove->graph, env);
     }
+    es_proof_counts_step(prove->counts, hub, prove->time, env);
     es_hub_tick(hub);
     return ES_STATUS_OK;
 }
@@ -304,11 +309,13 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     EsProofWatch watch = {prove, step_done};
     prove->run = run;
     prove->time = (EsEventTime){.round = round, .step = 0};
+    es_proof_counts_reset(prove->counts);
     ES_TRY(es_proof_training_round(prove->training, &watch, &prove->last));
     prove->has_last = 1;
     prove->time.step = -1;
     count_phases(prove);
     es_prove_events_round(run, prove->time, &prove->last);
+    es_proof_counts_emit(prove->counts, es_run_hub(run), prove->time);
     if (is_validated(prove, round)) {
         ES_TRY(validate(prove, run, round, must_drop));
     }

@@ -314,6 +314,45 @@ static const char proofs_select[] = "SELECT p.round, " TIME_OF(
                    "LEFT JOIN (SELECT round, max(rowid), mrr FROM event_proof_ranked\n"
                    "  WHERE split = 'valid' GROUP BY round) v ON v.round = p.round";
 
+static const EsViewColumn proof_depths_columns[] = {
+    {"round", ""},
+    {"label", "1: queries taken to be true, 0: corruptions"},
+    {"counted_by", "proof: depth is known before; actions: it is not"},
+    {"depth", "steps of the query's shortest proof, or actions of the episode"},
+    {"n_asked", "episodes that ended; all of them"},
+    {"n_proved", ""},
+    {"proved", "percent"},
+    {"actions", "mean of an episode"},
+};
+static const char proof_depths_select[] =
+    "SELECT round, label, counted_by, depth, n_asked, n_proved, 100.0 * n_proved / n_asked,\n"
+    "  actions FROM event_proof_depth_counted";
+
+static const EsViewColumn proof_predicates_columns[] = {
+    {"round", ""},
+    {"predicate", "of the query"},
+    {"label", "1: queries taken to be true, 0: corruptions"},
+    {"n_asked", "episodes that ended; all of them"},
+    {"n_proved", ""},
+    {"proved", "percent"},
+    {"actions", "mean of an episode"},
+};
+static const char proof_predicates_select[] =
+    "SELECT round, predicate, label, n_asked, n_proved, 100.0 * n_proved / n_asked, actions\n"
+    "FROM event_proof_predicate_counted";
+
+static const EsViewColumn proof_trees_columns[] = {
+    {"round", ""},
+    {"env", "global index"},
+    {"episode", "of this environment, from 0"},
+    {"query", ""},
+    {"n_steps", "actions of the episode"},
+    {"n_atoms", "of the tree, the query included"},
+    {"proof", "a line per atom, two blanks a level: the atom, a tab, its rule or fact"},
+};
+static const char proof_trees_select[] =
+    "SELECT round, env, episode, query, n_steps, n_atoms, proof FROM event_proof_found";
+
 static const EsViewColumn rankings_columns[] = {
     {"round", "rounds that the policy had learned"},
     {"arm", "what scored: policy, untrained, proved, shortest, uniform, breadth"},
@@ -480,6 +519,9 @@ static const EsView views[] = {
     VIEW(seed_metrics, "one row per living seed and recorded step: blend, gradient, share"),
     VIEW(anomalies, "what a rule found wrong, and rollbacks of the governor"),
     VIEW(proofs, "one row per round of proving: what was proved, what limits dropped"),
+    VIEW(proof_depths, "one row per round and depth: queries asked and proved, exact"),
+    VIEW(proof_predicates, "one row per round and predicate: queries asked and proved, exact"),
+    VIEW(proof_trees, "proofs that were found, as trees: a sample"),
     VIEW(rankings, "one row per ranking: validations, and the comparison at the end"),
     VIEW(throughput, "one row per round: speed, and where the time of a step went"),
     VIEW(metrics, "named numbers by round; what TensorBoard and Prometheus show"),

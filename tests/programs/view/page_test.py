@@ -256,11 +256,28 @@ def test_other_kinds(address):
     with chromium.Browser(1280, 900) as page:
         page.open(address + "#runs=proofs")
         is_drawn(page, "proofs")
-        proved = ask("proofs", "SELECT substr(query, 1, instr(query, '(') - 1) AS p, sum(is_proved) * 100.0 / count(*) AS share,"
-                     " count(*) AS n FROM event_proof_episode WHERE label = 1 GROUP BY 1 ORDER BY share DESC, n DESC LIMIT 1")[0]
-        shown = page.evaluate("document.querySelectorAll('#panel-proofs figure')[1].querySelector('.value').textContent")
-        check("the best predicate", (abs(number(shown.split("%")[0]) - proved["share"]) < 0.01, shown.endswith(f"of {proved['n']}")), (True, True))
+        share = "SELECT {0} AS k, sum(n_proved) * 100.0 / sum(n_asked) AS share, sum(n_asked) AS n FROM {1} WHERE label = 1 GROUP BY 1 ORDER BY {2}"
+        for figure, asked in ((0, share.format("depth", "proof_depths", "1")), (1, share.format("predicate", "proof_predicates", "share DESC, n DESC, k"))):
+            shown = page.evaluate(f"[...document.querySelectorAll('#panel-proofs figure.chart')[{figure}].querySelectorAll('.value')].map((e) => e.textContent)")
+            proved = ask("proofs", asked)
+            check("the rows of proofs", len(shown), len(proved))
+            check("the shares of proofs", [abs(number(text.split("%")[0]) - row["share"]) < 0.01 and text.endswith(f"of {row['n']}")
+                                           for text, row in zip(shown, proved)], [True] * len(proved))
+        newest = ask("proofs", "SELECT query, proof FROM event_proof_found ORDER BY rowid DESC LIMIT 1")[0]
+        check("the proof that is drawn", page.evaluate("document.querySelector('#panel-proofs .proof figcaption').firstChild.textContent").strip(), newest["query"])
+        shown = page.evaluate("[...document.querySelector('#panel-proofs .tree').querySelectorAll('li')].map((e) => {"
+                              " let level = 0; for (let up = e.parentElement; !up.classList.contains('tree'); up = up.parentElement.parentElement) level++;"
+                              " return '  '.repeat(level) + e.children[0].textContent + '\\t' + e.children[1].textContent; })")
+        check("its tree", shown, newest["proof"].splitlines())
         check_looks(page, "proofs")
+    with chromium.Browser(1280, 900, is_dark=True) as page:
+        page.open(address + "#runs=proofs")
+        is_drawn(page, "proofs")
+        check_looks(page, "proofs dark")
+    with chromium.Browser(390, 844) as page:
+        page.open(address + "#runs=proofs")
+        is_drawn(page, "proofs")
+        check_looks(page, "proofs phone")
     with chromium.Browser(390, 844) as page:
         page.open(address + "#runs=grown")
         is_drawn(page, "network", "settings")

@@ -69,7 +69,12 @@ for words in "tolaria.epoch_budget_exceeded" " measured budget " "tolaria.traini
     expect_part "the rails" "$rails" "$words"
 done
 
-# proofs: queries as they were asked
+# proofs: queries as they were asked, all episodes by depth, proofs as trees
+proofs=$(panel_text runs/proofs/report.html proofs)
+expect_part "proofs by depth" "$proofs" " $(ask runs/proofs "SELECT '% of ' || sum(n_asked) FROM proof_depths WHERE counted_by = 'proof' AND depth = 4 AND label = 1") "
+expect_part "proofs by predicate" "$proofs" " $(ask runs/proofs "SELECT '% of ' || sum(n_asked) FROM proof_predicates WHERE predicate = 'uncle' AND label = 1") "
+expect_part "a proof" "$proofs" "$(ask runs/proofs "SELECT query || ' round ' || round || ', environment ' || env FROM event_proof_found ORDER BY rowid DESC LIMIT 1" | tr -d '"')"
+expect_part "a tree" "$proofs" " $(ask runs/proofs "SELECT substr(proof, 1, instr(proof, char(9)) - 1) FROM event_proof_found ORDER BY rowid DESC LIMIT 1" | tr -d '"') rule "
 expect_in_report runs/proofs/report.html "$(ask runs/proofs "SELECT query FROM event_proof_episode ORDER BY rowid DESC LIMIT 1" | tr -d '"')"
 
 # two runs that differ by their seed alone are one line with an interval; a third of another kind is its own

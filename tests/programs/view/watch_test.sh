@@ -28,9 +28,18 @@ done
 run 0 watch fit
 expect_part "rails" "$out" "tolaria.epoch_budget_exceeded"
 run 0 watch proofs
-best=$(ask proofs "SELECT substr(query, 1, instr(query, '(') - 1) || ' ' || printf('%.1f %% of %d', sum(is_proved) * 100.0 / count(*), count(*))
-    FROM event_proof_episode WHERE label = 1 GROUP BY substr(query, 1, instr(query, '(') - 1)
-    ORDER BY sum(is_proved) * 1.0 / count(*) DESC, count(*) DESC LIMIT 1")
+best=$(ask proofs "SELECT predicate || ' ' || printf('%.1f %% of %d', sum(n_proved) * 100.0 / sum(n_asked), sum(n_asked))
+    FROM proof_predicates WHERE label = 1 GROUP BY predicate ORDER BY sum(n_proved) * 1.0 / sum(n_asked) DESC, sum(n_asked) DESC, predicate LIMIT 1")
+worst=$(ask proofs "SELECT predicate || ' ' || printf('%.1f %% of %d', sum(n_proved) * 100.0 / sum(n_asked), sum(n_asked))
+    FROM proof_predicates WHERE label = 1 GROUP BY predicate ORDER BY sum(n_proved) * 1.0 / sum(n_asked), sum(n_asked), predicate DESC LIMIT 1")
+# depth_of DEPTH ROUNDS: as the terminal has it
+depth_of() {
+    ask proofs "SELECT '$1: ' || printf('%.0f %% of %d', sum(n_proved) * 100.0 / sum(n_asked), sum(n_asked)) FROM proof_depths
+        WHERE label = 1 AND counted_by = 'proof' AND depth = $1 AND round <= $2"
+}
+expect_part "the proofs by depth" "$out" "Proved, by steps of the shortest proof"
+expect_part "the proofs by depth" "$out" "$(depth_of 2 5)   $(depth_of 3 5)   "
+expect_part "the worst predicate" "$(tr -s ' ' <<< "${out#*Best and worst predicates}")" "$worst"
 expect_part "the best predicate" "$(tr -s ' ' <<< "${out#*Best and worst predicates}")" "$best"
 run 2 watch
 run 2 watch no-such-run
@@ -142,6 +151,34 @@ for size in "80 24" "160 50"; do
     wait_for "$accuracy"
     mv away.db grown/run.db
     wait_until "$size: not read again" is_up_to_date
+    terminal send-keys -t watch q
+    wait_for "over"
+    terminal kill-session -t watch
+done
+
+# proofs: by depth, best and worst predicates; of an earlier round those that it had
+for size in "80 24" "160 50"; do
+    read -r columns lines <<< "$size"
+    open_terminal "$columns" "$lines" proofs
+    wait_for "Proved, by steps of the shortest proof"
+    wait_for "$(depth_of 2 5)"
+    wait_for "${best%% *}  "
+    wait_for "${best#* }"
+    wait_for "${worst%% *}  "
+    wait_for "${worst#* }"
+    wait_for "Anomalies"
+    (($(shown | awk '{ print length }' | sort -n | tail -1) <= columns)) || fail "$size: a line of proofs is too long"
+    # a proof where there is room for it
+    if ((lines == 50)); then
+        wait_for "Newest proof, round $(ask proofs "SELECT max(round) FROM proof_trees")"
+        wait_for "  $(ask proofs "SELECT trim(substr(proof, instr(proof, char(10)), instr(substr(proof, instr(proof, char(10))), char(9)) - 1), char(10) || ' ')
+            FROM event_proof_found ORDER BY rowid DESC LIMIT 1" | tr -d '"')  "
+    else
+        ! shows "Newest proof" || fail "$size: a proof in the place of events"
+    fi
+    terminal send-keys -t watch Down
+    wait_for "[at round 4]"
+    wait_for "$(depth_of 2 4)"
     terminal send-keys -t watch q
     wait_for "over"
     terminal kill-session -t watch

@@ -2,6 +2,7 @@
 #include "proof/agent/proof_env.h"
 
 #include "proof/graph/kinship_graph.h"
+#include "proof/search/proof_tree.h"
 #include "proof/small_graph.h"
 
 #define MAX_ENVS 40
@@ -86,6 +87,7 @@ TEST(a_proof_is_made_and_the_next_query_begins) {
     EXPECT_EQ(result->is_done[0], 0);
     EXPECT_EQ(result->depth[0], 1);
     EXPECT_EQ(result->reward[0], 0);
+    EXPECT_EQ(es_proof_env_proof(env, 0).count, 0);
     choices = choices_of(env);
     EXPECT_EQ(choices.states[0].count, 2);
     EXPECT_EQ(choices.n_queries, 1);
@@ -101,6 +103,12 @@ TEST(a_proof_is_made_and_the_next_query_begins) {
     EXPECT_EQ(result->label[0], 1);
     EXPECT(es_atom_equals(result->query[0], query));
     EXPECT_EQ(result->reached[0].atoms[0].predicate, graph->n_predicates + ES_PROOF_PROVED);
+    EsProofTrace proof = es_proof_env_proof(env, 0);
+    EXPECT_EQ(proof.count, 2);
+    EXPECT(es_atom_equals(proof.states[0].atoms[0], query));
+    EXPECT_EQ(proof.states[1].count, 2);
+    EXPECT(equals_text(graph, proof.states[1].atoms[1], "parent(V1,cy)"));
+    EXPECT_EQ(es_proof_env_proof(env, ES_PROOF_TRACED).count, 0);
     EXPECT_EQ(es_proof_env_episode(env, 0).episode, 1);
     EXPECT_EQ(es_proof_env_episode(env, 0).depth, 0);
     choices = choices_of(env);
@@ -109,6 +117,7 @@ TEST(a_proof_is_made_and_the_next_query_begins) {
     REQUIRE_OK(es_proof_env_step(env, (int32_t[]){1}));
     EXPECT(result->is_done[0] && result->is_by_end[0] && !result->is_success[0]);
     EXPECT_EQ(result->reward[0], -1);
+    EXPECT_EQ(es_proof_env_proof(env, 0).count, 0);
     EsProofEnvCounters counters = es_proof_env_counters(env);
     EXPECT_EQ(counters.n_steps, 3);
     EXPECT_EQ(counters.n_episodes[1], 2);
@@ -278,6 +287,47 @@ TEST(unary_states_are_passed_over) {
     EXPECT_EQ(es_proof_env_result(env)->depth[0], 2);
     EXPECT_EQ(es_proof_env_counters(env).n_skipped, 20 + 7 + 20);
     es_proof_env_destroy(env);
+    es_kg_destroy(graph);
+}
+
+// Proofs of random walks: a tree for each that the first environments make, passed over states
+// included.
+TEST(proofs_of_walks_are_trees) {
+    EsKnowledgeGraph *graph;
+    REQUIRE_OK(es_kinship_graph_create(60, 3, &graph));
+    for (int variant = 0; variant < 4; variant++) {
+        EsProofEnvSettings settings = es_proof_env_defaults();
+        settings.n_envs = MAX_ENVS;
+        settings.skips_unary = variant & 1;
+        settings.selection = variant & 2 ? ES_GOAL_LEFTMOST : ES_GOAL_CONSTRAINED;
+        EsProofEnv *env = make_env(graph, &settings);
+        const EsProofResult *result = es_proof_env_result(env);
+        int n_proofs = 0, n_longer = 0;
+        for (int step = 0; step < 400; step++) {
+            int32_t actions[MAX_ENVS];
+            es_proof_env_draw_actions(env, actions);
+            REQUIRE_OK(es_proof_env_step(env, actions));
+            for (int32_t i = 0; i < MAX_ENVS; i++) {
+                EsProofTrace proof = es_proof_env_proof(env, i);
+                EXPECT_EQ(proof.count > 0, i < ES_PROOF_TRACED && result->is_success[i]);
+                if (proof.count == 0) {
+                    continue;
+                }
+                EsProofTree *tree = NULL;
+                REQUIRE_OK(es_proof_tree_create(graph, settings.selection, proof.states,
+                                                proof.count, &tree));
+                EXPECT_STATUS(es_proof_tree_check(tree), OK);
+                EXPECT(es_atom_equals(tree->nodes[0].atom, result->query[i]));
+                EXPECT(proof.count >= result->depth[i]);
+                n_longer += proof.count > result->depth[i];
+                n_proofs++;
+                es_proof_tree_destroy(tree);
+            }
+        }
+        EXPECT(n_proofs > 10);
+        EXPECT_EQ(n_longer > 0, settings.skips_unary);
+        es_proof_env_destroy(env);
+    }
     es_kg_destroy(graph);
 }
 

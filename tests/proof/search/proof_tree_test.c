@@ -46,6 +46,42 @@ TEST(the_worked_example) {
     es_kg_destroy(graph);
 }
 
+TEST(a_tree_as_text) {
+    EsKnowledgeGraph *graph = make_small_graph(
+        "parent(ann,bob) parent(bob,cy) man(ann,ann)",
+        "parent(x,y) parent(y,z) -> grand(x,z); grand(x,y) man(x,x) -> grandpa(x,y)", "");
+    EsProverSettings settings = es_prover_defaults();
+    int32_t depth;
+    EsProofTree *tree = find_tree(graph, &settings, small_atom(graph, "grandpa(ann,cy)"), &depth);
+    static const char whole[] = "grandpa(ann,cy)\trule 2: grand(x,y), man(x,x) -> grandpa(x,y)\n"
+                                "  grand(ann,cy)\trule 1: parent(x,z), parent(z,y) -> grand(x,y)\n"
+                                "    parent(ann,bob)\tfact\n"
+                                "    parent(bob,cy)\tfact\n"
+                                "  man(ann,ann)\tfact\n";
+    char text[sizeof whole + 8];
+    EXPECT_EQ(es_proof_tree_format(tree, text, sizeof text), (int)sizeof whole - 1);
+    EXPECT(strcmp(text, whole) == 0);
+    EXPECT_EQ(es_proof_node_children(tree, 0), 2);
+    // any room: the beginning, and the length of the whole
+    for (size_t bytes = 0; bytes <= sizeof whole; bytes++) {
+        memset(text, '#', sizeof text);
+        EXPECT_EQ(es_proof_tree_format(tree, text, bytes), (int)sizeof whole - 1);
+        size_t n = bytes > 0 ? ES_MIN(bytes, sizeof whole) - 1 : 0;
+        EXPECT(memcmp(text, whole, n) == 0 && text[n] == (bytes > 0 ? '\0' : '#'));
+        EXPECT(bytes == 0 || text[n + 1] == '#');
+    }
+    // a name that would end its line
+    int32_t cy = es_kg_constant(graph, "cy");
+    const char *name = graph->constant_names[cy];
+    graph->constant_names[cy] = "c\ty\n";
+    char strange[sizeof whole + 64];
+    es_proof_tree_format(tree, strange, sizeof strange);
+    EXPECT_CONTAINS(strange, "    parent(bob,'c?y?')\tfact\n  man(ann,ann)\tfact\n");
+    graph->constant_names[cy] = name;
+    es_proof_tree_destroy(tree);
+    es_kg_destroy(graph);
+}
+
 TEST(a_fact_is_proved_without_itself) {
     EsKnowledgeGraph *graph =
         make_small_graph("p(a,b) q(b,a) p(c,d)", "q(y,x) -> p(x,y); p(x,y) -> p(x,y)", "");

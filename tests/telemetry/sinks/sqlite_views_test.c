@@ -148,6 +148,19 @@ TEST(a_round_of_proving_has_its_validation) {
     destroy_fixture(&fixture);
 }
 
+TEST(a_round_of_proving_is_counted) {
+    Fixture fixture = create_fixture(3);
+    EXPECT_TEXT(ask(&fixture, "SELECT group_concat(counted_by || ' ' || depth || ': ' || n_proved "
+                              "|| '/' || n_asked || ' ' || proved, ', ') FROM (SELECT * FROM "
+                              "proof_depths WHERE round = 3 AND label = 1 ORDER BY depth)"),
+                "proof 2: 3/3 100.0, actions 4: 0/1 0.0");
+    EXPECT_TEXT(ask(&fixture, "SELECT * FROM proof_predicates"), "3|uncle|1|4|3|75.0|2.5");
+    EXPECT_TEXT(ask(&fixture, "SELECT round, env, episode, query, n_steps, n_atoms FROM "
+                              "proof_trees"),
+                "3|2|7|wife(eve,adam)|1|2");
+    destroy_fixture(&fixture);
+}
+
 TEST(calibration_needs_three_episodes) {
     Fixture fixture = create_fixture(1);
     EXPECT_TEXT(ask(&fixture, "SELECT n, correlation, status FROM reward_calibration"),
