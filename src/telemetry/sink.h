@@ -46,7 +46,8 @@ EsStatus es_tensorboard_sink_open(const char *folder, int64_t last_round, EsSink
 
 // The latest value of every metric, and counters of events by type, as Prometheus text over HTTP
 // at /metrics. `address` is "127.0.0.1" unless the user asked for another; port 0 takes a free one.
-// *port_taken receives the port. Characters outside [a-zA-Z0-9_:] become underscores in names.
+// *port_taken receives the port. Characters outside [a-zA-Z0-9_:] become underscores in names, which
+// begin with esper_, tolaria_, kasmina_ or tamiyo_; help texts and types come from one table.
 // `labels` is a list like run="demo",kind="hosts", nullable.
 EsStatus es_prometheus_sink_open(const char *address, int port, const char *labels, int *port_taken,
                                  EsSink *sink);
