@@ -83,7 +83,7 @@ static void table_render(const EsPrometheusTable *table, EsText *text);
 
 // --- families ---
 
-// What a family is, with its unit; docs/telemetry.md, "Names", has the same names.
+// One family: its help text has the unit. docs/telemetry.md, "Names", has the same names.
 typedef struct Family {
     const char *name; // of the metric; a * stands for the name of a head of the policy
     const char *type; // "gauge" or "counter"
@@ -147,6 +147,9 @@ static const Family families[] = {
     {"proof/validation_proved", "gauge", "Queries proved in the newest validation, percent."},
     {"proof/validation_negatives_proved", "gauge",
      "Corruptions proved in the newest validation, percent."},
+    // hosts that never grow
+    {"esper.hosts.test_accuracy", "gauge", "Mean test accuracy of the hosts at the end, percent."},
+    {"esper.hosts.test_accuracy_std", "gauge", "Its standard deviation over hosts, percent."},
     // fits
     {"esper.fit.best_accuracy", "gauge",
      "Validation accuracy of the best network so far, percent; -1 before there is one."},

@@ -153,7 +153,7 @@ TEST(what_is_no_measured_metric_is_skipped) {
     EsMetricEvent rows[3] = {es_metric("missing", es_missing_real()), es_metric(NULL, 1),
                              es_metric("", 2)};
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 1, -1, rows, 3), OK);
-    EsRoundCompletedEvent round = {.accuracy = 50};
+    EsRoundCompletedEvent round = {.accuracy = 50, .total_steps = ES_MISSING_INT};
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_ROUND_COMPLETED, 1, -1, &round, 1), OK);
     close_sink(&sink);
     size_t bytes = 0, n = 0;
