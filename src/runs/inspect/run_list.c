@@ -178,17 +178,18 @@ static EsStatus read_outcome(EsRunDatabase *database, EsRunOutcomeName name) {
 
 // Sessions that were killed before the last one have left no time.
 static EsStatus read_seconds(EsRunDatabase *database, EsRunResults *results) {
-    double times[4];
+    double times[3], last_round = NAN;
     ES_TRY(ask(database,
                "SELECT (SELECT sum(seconds) FROM event_run_ended), "
                "(SELECT max(unix_time) FROM event_run_started), "
-               "(SELECT max(unix_time) FROM event_run_ended), "
-               "(SELECT unix_time FROM event_round_completed ORDER BY rowid DESC LIMIT 1)",
-               4, times));
+               "(SELECT max(unix_time) FROM event_run_ended)",
+               3, times));
+    ES_TRY(ask(database, "SELECT unix_time FROM event_round_completed ORDER BY rowid DESC LIMIT 1",
+               1, &last_round));
     results->seconds = times[0];
     int has_end = isfinite(times[2]) && times[2] >= times[1];
-    if (!has_end && isfinite(times[1]) && times[3] > times[1]) {
-        results->seconds = times[3] - times[1] + (isfinite(times[0]) ? times[0] : 0);
+    if (!has_end && isfinite(times[1]) && last_round > times[1]) {
+        results->seconds = last_round - times[1] + (isfinite(times[0]) ? times[0] : 0);
     }
     return ES_STATUS_OK;
 }
