@@ -17,8 +17,8 @@ COMMANDS = {
     "hosts": ["hosts", "--task", "tiny", "--data", "tiny", "--envs", "2", *QUICK],
     "grow": ["grow", "--task", "tiny", "--data", "tiny", "--envs", "2", "--grow.policy=ppo", "--hidden", "8",
              "--grow.episode_steps=4", "--grow.step_batches=1", "--grow.validation_images=50", *QUICK],
-    "fit": ["fit", "--data", "tiny", "--task", "tiny", "--candidates", "2", "--epoch-batches", "2", "--policy", "random",
-            "--epochs", "100000", "--rails.on=on", "--quiet"],
+    "fit": ["fit", "--data", "tiny", "--task", "tiny", "--candidates", "2", "--epoch-batches", "2",
+            "--policy", "random", "--epochs", "100000", "--rails.on=on", "--quiet"],
     "prove": ["prove", "train", "--config", "CONFIGS/prove_generated.ini", *QUICK],
 }
 # what a scrape must have before it is complete: the metrics of a whole round

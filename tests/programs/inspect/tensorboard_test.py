@@ -194,8 +194,8 @@ def check_grow(case):
         seen = [value for _, value in curves[f"growth/{name}"]]
         expect(f"growth/{name}", [round(value, 3) for value in seen], [round(row[i], 3) for row in ratios])
     for variant in ("ppo", "wait", "wider"):
-        (test, held_out), = case.ask("grow", "SELECT avg(test_accuracy), avg(final_accuracy) FROM event_episode_outcome "
-                                             f"WHERE arm = '{variant}'")
+        (test, held_out), = case.ask("grow", "SELECT avg(test_accuracy), avg(final_accuracy) FROM "
+                                             f"event_episode_outcome WHERE arm = '{variant}'")
         for name, value in (("test_accuracy", test), ("held_out_accuracy", held_out)):
             for tag in [f"growth/{name}/{variant}"] + [f"growth/{name}"] * (variant == "ppo"):
                 expect(tag, [(s, round(v, 4)) for s, v in curves[tag][-1:]], [(int(rows[-1][0]), round(value, 4))])
@@ -217,8 +217,8 @@ def check_others(case, configs):
     curves, plugins, _ = read(os.path.join(path, "tensorboard"))
     check_settings(path, plugins)
     curves, _, _ = read(os.path.join(path, "tensorboard/env_steps"))
-    for tag, metric in (("validation_accuracy", "esper.fit.best_accuracy"), ("test_accuracy", "esper.fit.test_accuracy"),
-                        ("parameters", "esper.fit.parameters")):
+    for tag, metric in (("validation_accuracy", "esper.fit.best_accuracy"),
+                        ("test_accuracy", "esper.fit.test_accuracy"), ("parameters", "esper.fit.parameters")):
         (value,), = case.ask("fit", last.format(metric))
         expect(f"growth/{tag} of the fit", curves[f"growth/{tag}"][-1][1], single(value))
     path = case.run("hosts", "hosts", "--task", "tiny", "--data", "tiny", "--envs", "2", "--rounds", "2")
@@ -226,7 +226,8 @@ def check_others(case, configs):
     curves, _, _ = read(os.path.join(path, "tensorboard/env_steps"))
     (value,), = case.ask("hosts", last.format("esper.hosts.test_accuracy"))
     expect("test accuracy of hosts", curves["growth/test_accuracy"], [(4, single(value))])
-    path = case.run("prove", "prove", "train", "--config", os.path.join(configs, "prove_generated.ini"), "--rounds", "3")
+    config = os.path.join(configs, "prove_generated.ini")
+    path = case.run("prove", "prove", "train", "--config", config, "--rounds", "3")
     check_settings(path, read(os.path.join(path, "tensorboard"))[1])
     curves, _, _ = read(os.path.join(path, "tensorboard/env_steps"))
     rows = case.ask("prove", "SELECT total_steps, accuracy FROM event_round_completed ORDER BY round")
