@@ -222,7 +222,8 @@ static EsStatus read_network(const EsRunSummary *summary, EsRunResults *results)
     void *text = NULL;
     size_t bytes = 0;
     struct stat info;
-    if (!is_at(path, summary->path, "networks/1/network.json") || stat(path, &info) != 0) {
+    if (!is_at(path, summary->path, "networks/1/network.json") || stat(path, &info) != 0 ||
+        !S_ISREG(info.st_mode)) {
         return ES_STATUS_OK;
     }
     EsStatus status = es_file_read_all(path, MAX_NETWORK_BYTES, &text, &bytes);
