@@ -1,6 +1,7 @@
 // `esper diff`: two runs beside each other, as a table or as JSON.
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "base/macros.h"
@@ -64,6 +65,39 @@ static json_t *describe_figures(const EsRunComparison *comparison, int first, in
         json_object_set_new(object, "difference", es_json_number(b.value - a.value));
         json_object_set_new(object, "verdict",
                             json_string(es_verdict_name(comparison->measures[i])));
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+// A single number has no interval.
+static json_t *describe_interval(EsMeasure measure) {
+    if (measure.n == 0) {
+        return json_null();
+    }
+    json_t *object = json_object();
+    json_object_set_new(object, "value", es_json_number(measure.value));
+    json_object_set_new(object, "low", es_json_number(measure.value - measure.noise));
+    json_object_set_new(object, "high", es_json_number(measure.value + measure.noise));
+    json_object_set_new(object, "samples", json_integer((json_int_t)measure.n));
+    return object;
+}
+
+static json_t *describe_held_out(const EsRunComparison *comparison) {
+    json_t *array = json_array();
+    for (int i = 0; i < comparison->n_held_out; i++) {
+        const EsHeldOutPair *pair = &comparison->held_out[i];
+        const EsRunHeldOut *any = pair->a != NULL ? pair->a : pair->b;
+        json_t *object = json_object();
+        json_object_set_new(object, "name", text_or_null(any->name));
+        json_object_set_new(object, "unit", json_string(any->unit));
+        json_object_set_new(object, "a",
+                            pair->a != NULL ? describe_interval(pair->a->score) : json_null());
+        json_object_set_new(object, "b",
+                            pair->b != NULL ? describe_interval(pair->b->score) : json_null());
+        json_object_set_new(object, "difference", describe_interval(pair->difference));
+        json_object_set_new(object, "is_paired", json_boolean(pair->is_paired));
+        json_object_set_new(object, "verdict", json_string(es_verdict_name(pair->verdict)));
         json_array_append_new(array, object);
     }
     return array;
@@ -149,8 +183,8 @@ static json_t *describe_events(const EsRunComparison *comparison) {
     return array;
 }
 
-// Prints {"a", "b", "configuration", "outcome", "throughput", "metrics", "latencies", "events",
-// "n_lacking"}; a missing measure is null. IO when the stream fails.
+// Prints {"a", "b", "configuration", "outcome", "held_out", "throughput", "metrics", "latencies",
+// "events", "n_lacking"}; a missing measure is null. IO when the stream fails.
 static EsStatus print_json(const EsRunComparison *comparison, FILE *stream) {
     json_t *root = json_object();
     json_object_set_new(root, "a", describe_run(comparison->a));
@@ -158,6 +192,7 @@ static EsStatus print_json(const EsRunComparison *comparison, FILE *stream) {
     json_object_set_new(root, "configuration", describe_settings(comparison));
     json_object_set_new(root, "outcome",
                         describe_figures(comparison, 0, ES_FIGURE_FIRST_OF_THROUGHPUT));
+    json_object_set_new(root, "held_out", describe_held_out(comparison));
     json_object_set_new(
         root, "throughput",
         describe_figures(comparison, ES_FIGURE_FIRST_OF_THROUGHPUT, ES_FIGURE_COUNT));
@@ -266,6 +301,45 @@ static void print_figures(const EsRunComparison *comparison, const char *title, 
     }
 }
 
+// A value and, where it is known, half of its interval of 95 %.
+static void print_interval(EsMeasure measure, int is_signed, int is_mrr) {
+    char text[48] = "-";
+    int n_decimals = is_mrr ? 4 : 2;
+    if (measure.n > 0 && isfinite(measure.value)) {
+        int length =
+            snprintf(text, sizeof text, is_signed ? "%+.*f" : "%.*f", n_decimals, measure.value);
+        if (isfinite(measure.noise) && measure.n > 1) {
+            snprintf(text + length, sizeof text - (size_t)length, " +- %.*f", n_decimals,
+                     measure.noise);
+        }
+    }
+    printf(" %18s", text);
+}
+
+static void print_held_out(const EsRunComparison *comparison) {
+    const EsMeasure missing = {NAN, NAN, NAN, 0};
+    int width = 24;
+    for (int i = 0; i < comparison->n_held_out; i++) {
+        const EsHeldOutPair *pair = &comparison->held_out[i];
+        const EsRunHeldOut *any = pair->a != NULL ? pair->a : pair->b;
+        width = ES_MAX(width, ES_MIN(es_padded_text_width(any->name), 60) + 7);
+    }
+    printf("\n%-*s %18s %18s %18s\n", width, "held-out, test split", "A", "B", "B - A");
+    for (int i = 0; i < comparison->n_held_out; i++) {
+        const EsHeldOutPair *pair = &comparison->held_out[i];
+        const EsRunHeldOut *any = pair->a != NULL ? pair->a : pair->b;
+        int is_mrr = strcmp(any->unit, "MRR") == 0;
+        printf("  ");
+        print_text(any->name, width - 7);
+        printf(" %-4s", is_mrr ? "MRR" : "%");
+        print_interval(pair->a != NULL ? pair->a->score : missing, 0, is_mrr);
+        print_interval(pair->b != NULL ? pair->b->score : missing, 0, is_mrr);
+        print_interval(pair->difference, 1, is_mrr);
+        printf("%s", pair->is_paired ? "  paired" : "");
+        print_mark(pair->verdict);
+    }
+}
+
 static int width_of_metrics(const EsRunComparison *comparison) {
     int width = 24;
     for (int i = 0; i < comparison->n_metrics; i++) {
@@ -369,6 +443,9 @@ static void print_comparison(const EsRunComparison *comparison) {
     print_runs(comparison);
     print_settings(comparison);
     print_figures(comparison, "outcome", 0, ES_FIGURE_FIRST_OF_THROUGHPUT);
+    if (comparison->n_held_out > 0) {
+        print_held_out(comparison);
+    }
     print_figures(comparison, "throughput", ES_FIGURE_FIRST_OF_THROUGHPUT, ES_FIGURE_COUNT);
     if (comparison->n_latencies > 0) {
         print_latencies(comparison);
@@ -428,6 +505,10 @@ static void print_explanation(void) {
         "  configuration  settings of config.ini that are not the same in both\n"
         "  outcome        accuracy over the environments of the last and of the best round;\n"
         "                 loss, reward, parameters over the last episodes; time, anomalies\n"
+        "  held-out       results on the test split: of grow by policy and baseline, its own\n"
+        "                 first; of prove mean reciprocal ranks; of a fit its network, of hosts\n"
+        "                 their mean; with intervals of two standard errors (about 95 %%). Where\n"
+        "                 both have the same held-out episodes, differences are paired by them\n"
         "  throughput     median over rounds\n"
         "  latency        of phases (median over rounds of p50 and p95) and of timed steps\n"
         "  metrics        newest value, and mean over the last ten rounds; not compared, since\n"

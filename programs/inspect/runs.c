@@ -1,4 +1,5 @@
 // `esper runs`: which runs there are, and getting rid of old ones.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,29 @@ static const char *say_age(int64_t seconds, char text[32]) {
     return text;
 }
 
+// "38 s", "12 min", "1.5 h"; "-" when not known
+static const char *say_duration(double seconds, char text[32]) {
+    if (!isfinite(seconds)) {
+        strcpy(text, "-");
+    } else if (seconds < 120) {
+        snprintf(text, 32, seconds < 10 ? "%.1f s" : "%.0f s", seconds);
+    } else if (seconds < 7200) {
+        snprintf(text, 32, "%.0f min", seconds / 60);
+    } else {
+        snprintf(text, 32, "%.1f h", seconds / 3600);
+    }
+    return text;
+}
+
+static const char *say_number(double value, const char *format, char text[32]) {
+    if (isfinite(value)) {
+        snprintf(text, 32, format, value);
+    } else {
+        strcpy(text, "-");
+    }
+    return text;
+}
+
 // "12/40": saved and asked for, as far as they are known
 static const char *say_rounds(const EsRunSummary *run, char text[48]) {
     char saved[20] = "-", asked[24] = "";
@@ -71,28 +95,41 @@ static const char *name_of(const EsRunSummary *run) {
 
 // --- the table ---
 
+static EsStatus print_run(const EsRunSummary *run, int width, int has_proofs, int64_t now) {
+    char size[32], age[32], rounds[48], accuracy[32], mrr[32], parameters[32], duration[32];
+    EsRunResults results;
+    ES_TRY(es_run_results(run, &results));
+    es_padded_text_print(name_of(run), width, stdout);
+    es_print("  %-8s %9s %13s ", run->kind, say_rounds(run, rounds),
+             say_number(results.test_accuracy, "%.2f %%", accuracy));
+    if (has_proofs) {
+        es_print("%9s ", say_number(results.test_mrr, "%.4f", mrr));
+    }
+    es_print("%10s %8s %11d %9s %7s  %s\n", say_number(results.parameters, "%.0f", parameters),
+             say_duration(results.seconds, duration), run->n_checkpoints,
+             say_bytes(run->bytes, size), say_age(now - run->changed_unix_s, age),
+             results.outcome[0] != '\0' ? results.outcome : "-");
+    return ES_STATUS_OK;
+}
+
 static EsStatus print_table(const char *folder, const EsRunSummary *runs, int n_runs) {
     if (n_runs == 0) {
         es_print("no runs in %s\n", folder);
         return ES_STATUS_OK;
     }
-    int width = 4;
+    int width = 4, has_proofs = 0;
     int64_t total = 0, now = (int64_t)time(NULL);
     for (int i = 0; i < n_runs; i++) {
         width = ES_MAX(width, es_padded_text_width(name_of(&runs[i])));
+        has_proofs |= strcmp(runs[i].kind, "prove") == 0;
         total += runs[i].bytes;
     }
-    char size[32], age[32], rounds[48];
-    printf("%-*s  %-8s %9s %12s %9s %7s  %s\n", width, "name", "kind", "rounds", "checkpoints",
+    char size[32];
+    printf("%-*s  %-8s %9s %13s %s%10s %8s %11s %9s %7s  %s\n", width, "name", "kind", "rounds",
+           "test accuracy", has_proofs ? " test MRR " : "", "parameters", "duration", "checkpoints",
            "size", "age", "outcome");
     for (int i = 0; i < n_runs; i++) {
-        const EsRunSummary *run = &runs[i];
-        EsRunOutcomeName outcome;
-        ES_TRY(es_run_outcome_name(run, outcome));
-        es_padded_text_print(name_of(run), width, stdout);
-        es_print("  %-8s %9s %12d %9s %7s  %s\n", run->kind, say_rounds(run, rounds),
-                 run->n_checkpoints, say_bytes(run->bytes, size),
-                 say_age(now - run->changed_unix_s, age), outcome[0] != '\0' ? outcome : "-");
+        ES_TRY(print_run(&runs[i], width, has_proofs, now));
     }
     printf("%d run%s, %s\n", n_runs, n_runs == 1 ? "" : "s", say_bytes(total, size));
     return ES_STATUS_OK;
@@ -103,8 +140,8 @@ static EsStatus print_json(json_t *value) {
 }
 
 static EsStatus describe_run(const EsRunSummary *run, json_t *all) {
-    EsRunOutcomeName outcome;
-    ES_TRY(es_run_outcome_name(run, outcome));
+    EsRunResults results;
+    ES_TRY(es_run_results(run, &results));
     // a name that is not UTF-8 cannot be written as JSON
     json_t *name = json_string(name_of(run)), *path = json_string(run->path);
     json_t *object = json_pack(
@@ -113,9 +150,14 @@ static EsStatus describe_run(const EsRunSummary *run, json_t *all) {
         run->kind, "marked", run->is_marked, "rounds",
         run->last_round >= 0 ? json_integer(run->last_round) : json_null(), "rounds_asked",
         run->n_rounds >= 0 ? json_integer(run->n_rounds) : json_null(), "outcome",
-        outcome[0] != '\0' ? json_string(outcome) : json_null(), "checkpoints", run->n_checkpoints,
-        "bytes", (json_int_t)run->bytes, "checkpoint_bytes", (json_int_t)run->checkpoint_bytes,
-        "changed_unix_s", (json_int_t)run->changed_unix_s, "active", run->is_active);
+        results.outcome[0] != '\0' ? json_string(results.outcome) : json_null(), "checkpoints",
+        run->n_checkpoints, "bytes", (json_int_t)run->bytes, "checkpoint_bytes",
+        (json_int_t)run->checkpoint_bytes, "changed_unix_s", (json_int_t)run->changed_unix_s,
+        "active", run->is_active);
+    json_object_set_new(object, "test_accuracy", es_json_number(results.test_accuracy));
+    json_object_set_new(object, "test_mrr", es_json_number(results.test_mrr));
+    json_object_set_new(object, "parameters", es_json_number(results.parameters));
+    json_object_set_new(object, "seconds", es_json_number(results.seconds));
     json_array_append_new(all, object);
     return ES_STATUS_OK;
 }
@@ -407,9 +449,13 @@ EsExit cmd_runs(int argc, char **argv) {
                  "[--json] RUN...",
         .summary =
             "List the runs in a folder (default runs/): rounds saved of those asked for,\n"
+            "accuracy on the test split (of grow the mean of its policy's held-out episodes,\n"
+            "of hosts their mean; prove has the mean reciprocal rank of its policy, 0 to 1),\n"
+            "parameters (of a fit the network it keeps, else the mean of a host), duration,\n"
             "checkpoints, size, age since the last change, and the outcome: running, done,\n"
             "interrupted, failed, halted by its rails, or killed when it ended without a\n"
-            "record. With --prune, remove whole runs, or with --keep their old checkpoints.\n"
+            "record. A dash: not recorded, or not yet. With --prune, remove whole runs, or with "
+            "--keep their old checkpoints.\n"
             "Runs that are going on are refused. Only files that a run wrote are removed, and\n"
             "only from folders with its marker (esper-run.json); everything else is named and\n"
             "stays.",

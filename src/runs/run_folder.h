@@ -112,6 +112,19 @@ EsStatus es_run_summarise(const char *path, EsRunSummary *summary);
 typedef char EsRunOutcomeName[16];
 EsStatus es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name);
 
+// The outcome, and what came of the run; NaN where it does not say, or not yet.
+typedef struct EsRunResults {
+    EsRunOutcomeName outcome;
+    double test_accuracy; // percent: policy of grow, network of a fit, mean of hosts
+    double test_mrr;      // mean reciprocal rank of the policy of prove, 0 to 1
+    double parameters;    // of a fit's network, of a host of hosts, mean of grow's at their end
+    double seconds;       // of sessions that ended, and of the last one up to its last round
+} EsRunResults;
+
+// Reads a few rows of the database, however long the run is; of any schema. Fails with MEMORY
+// alone.
+EsStatus es_run_results(const EsRunSummary *summary, EsRunResults *results);
+
 // --- the marker ---
 
 // The marker of a run folder, esper-run.json: written by us when a folder becomes a run, so that

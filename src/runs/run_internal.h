@@ -43,6 +43,7 @@ struct EsRun {
     int64_t n_rounds_saved; // round of the newest checkpoint, 0 = none
     int64_t n_rounds_sent;  // round of the newest one on disk or handed to the writer
     int64_t n_episodes;
+    int64_t n_steps; // of environments, all sessions; ES_MISSING_INT: an earlier one did not count
     int64_t diverged_since;   // round from which on every one has diverged; 0 = the last has not
     double score, best_score; // of the last round, of all checkpoints
     int64_t session_start_ns, round_start_ns;

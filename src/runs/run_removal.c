@@ -132,12 +132,20 @@ static EsStatus take_curve(EsRunRemoval *removal, const char *path, const EsFold
     return ES_STATUS_OK;
 }
 
+// Curves by round, and the folder of those by environment steps.
+static EsStatus take_curves(EsRunRemoval *removal, const char *path, const EsFolderEntry *entry) {
+    if (entry->kind == ES_FOLDER_ENTRY_FOLDER && strcmp(entry->name, "env_steps") == 0) {
+        return walk_and_end(removal, path, take_curve);
+    }
+    return take_curve(removal, path, entry);
+}
+
 static EsStatus take_backup(EsRunRemoval *removal, const char *path, const EsFolderEntry *entry) {
     if (entry->kind == ES_FOLDER_ENTRY_FILE && is_telemetry_name(entry->name)) {
         return es_removal_take_file(removal, path, entry->bytes);
     }
     if (entry->kind == ES_FOLDER_ENTRY_FOLDER && strcmp(entry->name, "tensorboard") == 0) {
-        return walk_and_end(removal, path, take_curve);
+        return walk_and_end(removal, path, take_curves);
     }
     es_removal_keep(removal, path);
     return ES_STATUS_OK;
@@ -204,7 +212,7 @@ static EsStatus take_content(EsRunRemoval *removal, const char *path, const EsFo
         return walk_and_end(removal, path, take_checkpoint);
     }
     if (entry->kind == ES_FOLDER_ENTRY_FOLDER && strcmp(entry->name, "tensorboard") == 0) {
-        return walk_and_end(removal, path, take_curve);
+        return walk_and_end(removal, path, take_curves);
     }
     if (entry->kind == ES_FOLDER_ENTRY_FOLDER && strcmp(entry->name, ES_RUN_NETWORKS) == 0) {
         return walk_and_end(removal, path, take_network);

@@ -12,6 +12,7 @@
 #include "esper/log.h"
 #include "runs/run_internal.h"
 #include "runs/stop_signal.h"
+#include "telemetry/sinks/run_database.h"
 
 // a save for the sake of Ctrl-C waits until the work since the last one took this many times as
 // long
@@ -274,7 +275,8 @@ static void emit_round(EsRun *run, const EsRoundReport *report, double seconds) 
         .seconds = seconds,
         .steps_per_second = (double)report->n_steps / seconds,
         .images_per_second = has_images ? (double)report->n_images / seconds : es_missing_real(),
-        .state_hash = report->state_hash[0] != '\0' ? report->state_hash : NULL};
+        .state_hash = report->state_hash[0] != '\0' ? report->state_hash : NULL,
+        .total_steps = run->n_steps};
     es_emit_round_completed(run->hub, time, &row, 1);
     emit_metrics(run, time, &row);
     emit_phases(run, time);
@@ -288,6 +290,9 @@ static void emit_round(EsRun *run, const EsRoundReport *report, double seconds) 
 
 // in the checkpoints of a run that has diverged, and in no others
 #define DIVERGED_KEY "diverged_since"
+
+// not in checkpoints of programs that did not count, nor of runs that began with one
+#define STEPS_KEY "n_steps"
 
 static EsStatus put_counters(const EsRun *run, EsCheckpoint *checkpoint) {
     const unsigned char *bytes = (const unsigned char *)&run->detector.state;
@@ -304,7 +309,46 @@ static EsStatus put_counters(const EsRun *run, EsCheckpoint *checkpoint) {
     if (run->diverged_since > 0) {
         ES_TRY(es_checkpoint_put_int(checkpoint, DIVERGED_KEY, run->diverged_since));
     }
+    if (run->n_steps != ES_MISSING_INT) {
+        ES_TRY(es_checkpoint_put_int(checkpoint, STEPS_KEY, run->n_steps));
+    }
     return es_checkpoint_put_text(checkpoint, "anomaly_state", text);
+}
+
+// Steps of earlier sessions whose checkpoint does not say: those that the database has. Missing
+// where there is none, or where it lacks a round.
+static int64_t sum_steps(const EsRun *run) {
+    static const char sql[] = "SELECT sum(n_steps), count(n_steps) FROM event_round_completed "
+                              "WHERE round BETWEEN 1 AND ?";
+    EsRunDatabase *database = NULL;
+    EsRunQuery *query = NULL;
+    int has_row = 0;
+    int64_t n_steps = ES_MISSING_INT;
+    EsStatus status = es_run_database_open(es_run_folder_root(run->folder), &database);
+    if (status == ES_STATUS_OK) {
+        status = es_run_query_begin(database, sql, &query);
+    }
+    if (status == ES_STATUS_OK) {
+        status = es_run_query_bind_int(query, 1, run->n_rounds_done);
+    }
+    if (status == ES_STATUS_OK) {
+        status = es_run_query_step(query, &has_row);
+    }
+    if (status == ES_STATUS_OK && has_row && es_run_query_int(query, 1) == run->n_rounds_done) {
+        n_steps = es_run_query_int(query, 0);
+    }
+    es_run_query_end(query);
+    es_run_database_close(database);
+    return n_steps;
+}
+
+static EsStatus take_steps(EsRun *run, const char *path) {
+    if (!es_checkpoint_has(run->checkpoint, STEPS_KEY)) {
+        run->n_steps = es_run_is_writer(run) ? sum_steps(run) : ES_MISSING_INT;
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_checkpoint_int(run->checkpoint, STEPS_KEY, &run->n_steps));
+    return es_check_counter((EsFileField){path, STEPS_KEY, ES_NO_INDEX}, run->n_steps);
 }
 
 static EsStatus take_counters(EsRun *run) {
@@ -315,6 +359,7 @@ static EsStatus take_counters(EsRun *run) {
     es_checkpoint_path(run->checkpoint, "rank0.json", path);
     ES_TRY(es_checkpoint_int(run->checkpoint, "n_episodes", &run->n_episodes));
     ES_TRY(es_check_counter((EsFileField){path, "n_episodes", ES_NO_INDEX}, run->n_episodes));
+    ES_TRY(take_steps(run, path));
     if (es_checkpoint_has(run->checkpoint, DIVERGED_KEY)) {
         ES_TRY(es_checkpoint_int(run->checkpoint, DIVERGED_KEY, &run->diverged_since));
         ES_TRY(es_check_integer((EsFileField){path, DIVERGED_KEY, ES_NO_INDEX}, run->diverged_since,
@@ -601,7 +646,7 @@ static EsStatus load_checkpoint(EsRun *run, const EsRunWork *work) {
     ES_TRY(take_counters(run));
     ES_TRY(work->load(work->context, run->checkpoint));
     snprintf(path, sizeof path, "checkpoints/%lld", (long long)run->n_rounds_done);
-    EsCheckpointLoadedEvent row = {.path = path};
+    EsCheckpointLoadedEvent row = {.path = path, .total_steps = run->n_steps};
     es_emit_checkpoint_loaded(run->hub, (EsEventTime){.round = run->n_rounds_done, .step = -1},
                               &row, 1);
     es_checkpoint_end(run->checkpoint);
@@ -670,6 +715,7 @@ static EsStatus end_round(EsRun *run, const EsRunWork *work, const EsRoundReport
     run->unsaved_seconds += run->round_seconds;
     run->n_rounds_done++;
     run->n_episodes += report->n_episodes;
+    run->n_steps += run->n_steps != ES_MISSING_INT ? report->n_steps : 0;
     if (!report->has_diverged || run->diverged_since == 0) {
         run->diverged_since = report->has_diverged ? run->n_rounds_done : 0;
     }

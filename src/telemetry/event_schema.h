@@ -106,7 +106,9 @@
     C(REAL, seconds, "to write")                                                                   \
     C(REAL, score, "by which the best is chosen")                                                  \
     C(INT, is_best, "1 when no earlier one scored more")
-#define ES_CHECKPOINT_LOADED_COLUMNS(C) C(TEXT, path, "inside the run folder")
+#define ES_CHECKPOINT_LOADED_COLUMNS(C)                                                            \
+    C(TEXT, path, "inside the run folder")                                                         \
+    C(INT, total_steps, "environment steps of the run up to it; missing when not known")
 #define ES_ROUND_PROGRESSED_COLUMNS(C)                                                             \
     C(REAL, percent, "of the round's training batches")                                            \
     C(INT, n_images, "training images so far, all environments")                                   \
@@ -125,7 +127,8 @@
     C(REAL, seconds, "of the round")                                                               \
     C(REAL, steps_per_second, "environment steps")                                                 \
     C(REAL, images_per_second, "training images")                                                  \
-    C(TEXT, state_hash, "of every bit the run holds at its end; equal runs have equal ones")
+    C(TEXT, state_hash, "of every bit the run holds at its end; equal runs have equal ones")       \
+    C(INT, total_steps, "environment steps of the run so far; missing when not known")
 #define ES_EVALUATION_PROGRESSED_COLUMNS(C)                                                        \
     C(TEXT, arm, "policy that acted")                                                              \
     C(INT, n_done, "episodes of all policies")                                                     \

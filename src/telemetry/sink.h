@@ -40,13 +40,16 @@ EsStatus es_jsonl_sink_open(const char *path, int64_t last_round, EsSink *sink);
 EsStatus es_jsonl_trim(const char *path, int64_t last_round);
 
 // An event file of TensorBoard's in `folder`; every metric row becomes a scalar with its round as
-// the step. Resuming (last_round >= 0) starts a new file whose session start makes readers drop
-// the points of an earlier one above last_round.
+// the step, the configuration a text and hyperparameters. Another file, in `folder`/env_steps, has
+// the curves of growth/ or proof/ with the run's environment steps as the step. Resuming
+// (last_round >= 0) starts new files whose session start makes readers drop the points of earlier
+// ones above last_round.
 EsStatus es_tensorboard_sink_open(const char *folder, int64_t last_round, EsSink *sink);
 
 // The latest value of every metric, and counters of events by type, as Prometheus text over HTTP
 // at /metrics. `address` is "127.0.0.1" unless the user asked for another; port 0 takes a free one.
-// *port_taken receives the port. Characters outside [a-zA-Z0-9_:] become underscores in names.
+// *port_taken receives the port. Characters outside [a-zA-Z0-9_:] become underscores in names; all
+// begin with esper_, tolaria_, kasmina_ or tamiyo_. Help texts and types come from one table.
 // `labels` is a list like run="demo",kind="hosts", nullable.
 EsStatus es_prometheus_sink_open(const char *address, int port, const char *labels, int *port_taken,
                                  EsSink *sink);

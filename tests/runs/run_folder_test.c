@@ -307,8 +307,10 @@ static void fill_run(const char *name) {
         "networks/1/network.json",
         "networks/1/network.safetensors.77-0.tmp",
         "tensorboard/events.out.tfevents.1.host.2.0",
+        "tensorboard/env_steps/events.out.tfevents.1.host.2.0",
         "before-1/events.jsonl",
         "before-1/tensorboard/events.out.tfevents.1.host.2.0",
+        "before-1/tensorboard/env_steps/events.out.tfevents.1.host.2.0",
         "before-next/run.db",
         "checkpoints/9/hosts.safetensors",
         "checkpoints/9/hosts.safetensors.3-0.tmp",
@@ -319,8 +321,9 @@ static void fill_run(const char *name) {
     REQUIRE_OK(save_case(folder, 2, 0));
     REQUIRE_OK(es_round_folder_begin_writing(temp_path(name), 9));
     REQUIRE_OK(es_round_folder_add_name(temp_path(name), 9, "hosts.safetensors"));
-    static const char *const folders[] = {"networks/1", "tensorboard", "before-1/tensorboard",
-                                          "before-next", "checkpoints/10.77-0.tmp"};
+    static const char *const folders[] = {"networks/1", "tensorboard/env_steps",
+                                          "before-1/tensorboard/env_steps", "before-next",
+                                          "checkpoints/10.77-0.tmp"};
     for (size_t i = 0; i < ES_COUNT_OF(folders); i++) {
         char path[128];
         snprintf(path, sizeof path, "%s/%s", name, folders[i]);

@@ -728,6 +728,8 @@ static EsStatus conclude(EsFitRun *fit, EsRun *run) {
         ES_TRY(status);
         fit->has_score = 1;
         best->origin.test_accuracy = fit->score.accuracy;
+        EsMetricEvent row = es_metric("esper.fit.test_accuracy", fit->score.accuracy);
+        es_emit_metric(es_run_hub(run), (EsEventTime){.round = fit->round, .step = -1}, &row, 1);
     }
     ES_TRY(send_best(fit));
     ES_TRY(es_run_drain(run));

@@ -29,6 +29,7 @@ struct EsHostsRun {
     EsHostResult *training;   // owned [E], of the last batch
     EsHostResult *validation; // owned [E]
     EsHostResult *test;       // owned [E]
+    int is_tested;            // validation and test are of the hosts as they are
     EsEnvSteppedEvent *rows;  // owned [E]
     double *losses;           // owned [E]
     int64_t batch;
@@ -231,6 +232,7 @@ static EsStatus emit_outcomes(EsHostsRun *hosts, EsRun *run, int64_t round) {
                                           .episode = e,
                                           .final_accuracy = hosts->validation[e].accuracy,
                                           .final_loss = hosts->validation[e].loss,
+                                          .test_accuracy = es_missing_real(),
                                           .parameter_ratio = 1,
                                           .reward = es_missing_real(),
                                           .stability = es_missing_real(),
@@ -360,16 +362,40 @@ static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
     return es_stream_synchronize(hosts->stream);
 }
 
-EsRunWork es_hosts_run_work(EsHostsRun *hosts) {
-    return (EsRunWork){
-        .context = hosts, .describe = describe, .round = run_round, .save = save, .load = load};
-}
-
 // --- results ---
 
 EsStatus es_hosts_run_test(EsHostsRun *hosts) {
+    if (hosts->is_tested) {
+        return ES_STATUS_OK;
+    }
     ES_TRY(es_host_trainer_evaluate(hosts->trainer, &hosts->dataset.validation, hosts->validation));
-    return es_host_trainer_evaluate(hosts->trainer, &hosts->dataset.test, hosts->test);
+    ES_TRY(es_host_trainer_evaluate(hosts->trainer, &hosts->dataset.test, hosts->test));
+    hosts->is_tested = 1;
+    return ES_STATUS_OK;
+}
+
+// The test split is looked at after the last round, outside of its time.
+static EsStatus finish(void *context, EsRun *run) {
+    EsHostsRun *hosts = context;
+    int64_t n_envs = hosts->settings->n_envs;
+    double deviation = 0;
+    ES_TRY(es_hosts_run_test(hosts));
+    double mean = es_mean(&hosts->test[0].accuracy, n_envs, sizeof hosts->test[0], &deviation);
+    const EsMetricEvent rows[] = {
+        es_metric("esper.hosts.test_accuracy", mean),
+        es_metric("esper.hosts.test_accuracy_std", n_envs > 1 ? deviation : es_missing_real())};
+    es_emit_metric(es_run_hub(run), (EsEventTime){.round = es_run_rounds_done(run), .step = -1},
+                   rows, n_envs > 1 ? 2 : 1);
+    return ES_STATUS_OK;
+}
+
+EsRunWork es_hosts_run_work(EsHostsRun *hosts) {
+    return (EsRunWork){.context = hosts,
+                       .describe = describe,
+                       .round = run_round,
+                       .save = save,
+                       .load = load,
+                       .finish = finish};
 }
 
 EsHostsReport es_hosts_run_report(const EsHostsRun *hosts) {

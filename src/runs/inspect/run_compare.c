@@ -7,6 +7,7 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/statistics.h"
 #include "runs/inspect/run_report.h"
 
 // a machine is never equally fast twice; as in benchmarks
@@ -125,6 +126,54 @@ static EsStatus add_event(EsRunComparison *comparison, const void *a, const void
     return ES_STATUS_OK;
 }
 
+// Returns whether both have scores of the same episodes, at least two.
+static int has_same_episodes(const EsRunHeldOut *a, const EsRunHeldOut *b) {
+    return a->n > 1 && a->n == b->n && a->episodes != NULL && b->episodes != NULL &&
+           memcmp(a->episodes, b->episodes, sizeof *a->episodes * (size_t)a->n) == 0;
+}
+
+static EsMeasure pair_episodes(const EsRunHeldOut *a, const EsRunHeldOut *b, double *differences) {
+    for (int64_t i = 0; i < a->n; i++) {
+        differences[i] = b->scores[i] - a->scores[i];
+    }
+    double deviation = 0, mean = es_mean(differences, a->n, sizeof *differences, &deviation);
+    return (EsMeasure){mean, deviation, 2 * deviation / sqrt((double)a->n), a->n};
+}
+
+static EsVerdict judge_difference(EsMeasure difference) {
+    if (difference.n == 0) {
+        return ES_VERDICT_MISSING;
+    }
+    if (difference.value == 0) {
+        return ES_VERDICT_EQUAL;
+    }
+    if (isnan(difference.noise)) {
+        return ES_VERDICT_UNKNOWN;
+    }
+    return fabs(difference.value) <= difference.noise ? ES_VERDICT_NOISE : ES_VERDICT_DIFFERS;
+}
+
+static EsStatus add_held_out(EsRunComparison *comparison, const void *a, const void *b) {
+    EsHeldOutPair pair = {.a = a, .b = b, .difference = {NAN, NAN, NAN, 0}};
+    double *differences = NULL;
+    if (a != NULL && b != NULL && strcmp(pair.a->unit, pair.b->unit) == 0) {
+        EsMeasure x = pair.a->score, y = pair.b->score;
+        pair.is_paired = has_same_episodes(pair.a, pair.b);
+        if (pair.is_paired) {
+            ES_TRY(es_allocate(sizeof *differences * (size_t)pair.a->n, (void **)&differences));
+            pair.difference = pair_episodes(pair.a, pair.b, differences);
+            es_release(differences);
+        } else if (x.n > 0 && y.n > 0) {
+            pair.difference =
+                (EsMeasure){y.value - x.value, NAN, hypot(x.noise, y.noise), ES_MIN(x.n, y.n)};
+        }
+    }
+    pair.verdict = judge_difference(pair.difference);
+    ES_TRY(es_list_grow((void **)&comparison->held_out, comparison->n_held_out, sizeof pair));
+    comparison->held_out[comparison->n_held_out++] = pair;
+    return ES_STATUS_OK;
+}
+
 int es_metric_is_lacking(const EsMetricPair *pair) { return pair->b == NULL; }
 
 int es_event_is_lacking(const EsEventPair *pair) {
@@ -164,6 +213,7 @@ static EsStatus compare_reports(EsRunComparison *comparison) {
     ES_TRY(pair_lists(comparison, LIST(a, settings), LIST(b, settings), add_setting));
     ES_TRY(pair_lists(comparison, LIST(a, metrics), LIST(b, metrics), add_metric));
     ES_TRY(pair_lists(comparison, LIST(a, latencies), LIST(b, latencies), add_latency));
+    ES_TRY(pair_lists(comparison, LIST(a, held_out), LIST(b, held_out), add_held_out));
     return pair_lists(comparison, LIST(a, events), LIST(b, events), add_event);
 #undef LIST
 }
@@ -195,5 +245,6 @@ void es_run_comparison_destroy(EsRunComparison *comparison) {
     es_release(comparison->metrics);
     es_release(comparison->latencies);
     es_release(comparison->events);
+    es_release(comparison->held_out);
     es_release(comparison);
 }

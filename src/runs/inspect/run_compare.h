@@ -46,6 +46,13 @@ typedef struct EsEventPair {
     const EsRunEventCount *a, *b;
 } EsEventPair;
 
+typedef struct EsHeldOutPair {
+    const EsRunHeldOut *a, *b;
+    EsMeasure difference; // B - A; noise: two standard errors, so half of an interval of 95 %
+    int is_paired;        // mean of the differences of single episodes, which both have
+    EsVerdict verdict;
+} EsHeldOutPair;
+
 typedef struct EsRunComparison {
     EsRunReport *a, *b; // owned
     EsVerdict measures[ES_FIGURE_COUNT];
@@ -57,6 +64,8 @@ typedef struct EsRunComparison {
     int n_latencies;
     EsEventPair *events; // owned
     int n_events;
+    EsHeldOutPair *held_out; // owned
+    int n_held_out;
     int n_lacking; // metric names and event types that A has and B lacks
 } EsRunComparison;
 

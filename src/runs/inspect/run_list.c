@@ -1,6 +1,8 @@
 // Looking at runs from outside: the contents of a folder, and the progress of each run.
 #include <errno.h>
 #include <ini.h>
+#include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,9 @@
 
 // far more than any configuration has
 #define MAX_CONFIG_BYTES ((size_t)1 << 20)
+
+// more than that of the largest network
+#define MAX_NETWORK_BYTES ((size_t)4 << 20)
 
 static int is_at(char path[ES_RUN_PATH_BYTES], const char *root, const char *name) {
     int length = snprintf(path, ES_RUN_PATH_BYTES, "%s/%s", root, name);
@@ -125,30 +130,34 @@ EsStatus es_run_summarise(const char *path, EsRunSummary *summary) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name) {
+// --- results ---
+
+// Number of a query's first row by column; NaN without a row, or where its tables or columns are
+// not there, as in runs of other schemas.
+static EsStatus ask(EsRunDatabase *database, const char *sql, int n_columns, double *numbers) {
+    EsRunQuery *query = NULL;
+    int has_row = 0;
+    EsStatus status = es_run_query_begin(database, sql, &query);
+    if (status == ES_STATUS_OK) {
+        status = es_run_query_step(query, &has_row);
+    }
+    for (int i = 0; i < n_columns; i++) {
+        numbers[i] = status == ES_STATUS_OK && has_row ? es_run_query_real(query, i) : (double)NAN;
+    }
+    es_run_query_end(query);
+    return status == ES_STATUS_MEMORY ? status : ES_STATUS_OK;
+}
+
+static EsStatus read_outcome(EsRunDatabase *database, EsRunOutcomeName name) {
     // a session begins with one of the first two
     static const char sql[] =
         "SELECT outcome, unix_time >= max((SELECT coalesce(max(unix_time), 0) FROM "
         "event_run_started), (SELECT coalesce(max(unix_time), 0) FROM event_checkpoint_loaded)) "
         "FROM event_run_ended UNION ALL SELECT NULL, 0 FROM event_run_started "
         "ORDER BY 2 DESC LIMIT 1";
-    EsRunDatabase *database = NULL;
     EsRunQuery *query = NULL;
-    char path[ES_RUN_PATH_BYTES];
     int has_row = 0;
-    name[0] = '\0';
-    if (summary->is_active) {
-        strcpy(name, "running");
-        return ES_STATUS_OK;
-    }
-    struct stat info;
-    if (!is_at(path, summary->path, "run.db") || stat(path, &info) != 0) {
-        return ES_STATUS_OK;
-    }
-    EsStatus status = es_run_database_open(summary->path, &database);
-    if (status == ES_STATUS_OK) {
-        status = es_run_query_begin(database, sql, &query);
-    }
+    EsStatus status = es_run_query_begin(database, sql, &query);
     if (status == ES_STATUS_OK) {
         status = es_run_query_step(query, &has_row);
     }
@@ -164,9 +173,129 @@ EsStatus es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name)
         }
     }
     es_run_query_end(query);
-    es_run_database_close(database);
+    return status == ES_STATUS_MEMORY ? status : ES_STATUS_OK;
+}
+
+// Sessions that were killed before the last one have left no time.
+static EsStatus read_seconds(EsRunDatabase *database, EsRunResults *results) {
+    double times[3], last_round = NAN;
+    ES_TRY(ask(database,
+               "SELECT (SELECT sum(seconds) FROM event_run_ended), "
+               "(SELECT max(unix_time) FROM event_run_started), "
+               "(SELECT max(unix_time) FROM event_run_ended)",
+               3, times));
+    ES_TRY(ask(database, "SELECT unix_time FROM event_round_completed ORDER BY rowid DESC LIMIT 1",
+               1, &last_round));
+    results->seconds = times[0];
+    int has_end = isfinite(times[2]) && times[2] >= times[1];
+    if (!has_end && isfinite(times[1]) && last_round > times[1]) {
+        results->seconds = last_round - times[1] + (isfinite(times[0]) ? times[0] : 0);
+    }
+    return ES_STATUS_OK;
+}
+
+// The newest value of a metric that is emitted at the end of a run: among the last rows alone.
+#define LAST_METRIC(name)                                                                          \
+    "SELECT value FROM (SELECT name, value FROM event_metric ORDER BY rowid DESC LIMIT 4096) "     \
+    "WHERE name = '" name "' LIMIT 1"
+
+#define NEWEST_OUTCOME "(SELECT round FROM event_episode_outcome ORDER BY rowid DESC LIMIT 1)"
+
+// The held-out episodes of the first policy, which is the run's own; before there are any, the size
+// of the last hosts in training.
+static EsStatus read_grown(EsRunDatabase *database, double n_host_parameters,
+                           EsRunResults *results) {
+    double means[2];
+    ES_TRY(ask(database,
+               "SELECT avg(test_accuracy), avg(parameter_ratio) FROM event_episode_outcome "
+               "WHERE round = " NEWEST_OUTCOME " AND arm IS (SELECT arm FROM event_episode_outcome "
+               "WHERE round = " NEWEST_OUTCOME " ORDER BY rowid LIMIT 1)",
+               2, means));
+    results->test_accuracy = means[0];
+    results->parameters = means[1] * n_host_parameters;
+    return ES_STATUS_OK;
+}
+
+// The file of the network that a fit keeps, which is there in every version.
+static EsStatus read_network(const EsRunSummary *summary, EsRunResults *results) {
+    char path[ES_RUN_PATH_BYTES];
+    void *text = NULL;
+    size_t bytes = 0;
+    struct stat info;
+    if (!is_at(path, summary->path, "networks/1/network.json") || stat(path, &info) != 0 ||
+        !S_ISREG(info.st_mode)) {
+        return ES_STATUS_OK;
+    }
+    EsStatus status = es_file_read_all(path, MAX_NETWORK_BYTES, &text, &bytes);
+    json_t *root = status == ES_STATUS_OK ? json_loadb(text, bytes, 0, NULL) : NULL;
+    const json_t *parameters = json_object_get(root, "parameters");
+    const json_t *test = json_object_get(json_object_get(root, "made_by"), "test_accuracy");
+    if (json_is_number(parameters)) {
+        results->parameters = json_number_value(parameters);
+    }
+    if (json_is_number(test)) {
+        results->test_accuracy = json_number_value(test);
+    }
+    json_decref(root);
+    es_release(text);
+    return status == ES_STATUS_MEMORY ? status : ES_STATUS_OK;
+}
+
+static EsStatus read_results(EsRunDatabase *database, const EsRunSummary *summary,
+                             EsRunResults *results) {
+    double n_host_parameters = NAN;
+    ES_TRY(read_seconds(database, results));
+    ES_TRY(ask(database,
+               "SELECT n_host_parameters FROM event_run_started ORDER BY rowid DESC LIMIT 1", 1,
+               &n_host_parameters));
+    if (strcmp(summary->kind, "grow") == 0) {
+        return read_grown(database, n_host_parameters, results);
+    }
+    if (strcmp(summary->kind, "hosts") == 0) {
+        results->parameters = n_host_parameters;
+        return ask(database, LAST_METRIC("esper.hosts.test_accuracy"), 1, &results->test_accuracy);
+    }
+    if (strcmp(summary->kind, "prove") == 0) {
+        return ask(database,
+                   "SELECT mrr FROM event_proof_ranked WHERE split = 'test' AND arm = 'policy' "
+                   "ORDER BY rowid DESC LIMIT 1",
+                   1, &results->test_mrr);
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_run_results(const EsRunSummary *summary, EsRunResults *results) {
+    EsRunDatabase *database = NULL;
+    char path[ES_RUN_PATH_BYTES];
+    struct stat info;
+    *results =
+        (EsRunResults){.test_accuracy = NAN, .test_mrr = NAN, .parameters = NAN, .seconds = NAN};
+    EsStatus status = ES_STATUS_OK;
+    if (strcmp(summary->kind, "fit") == 0) {
+        ES_TRY(read_network(summary, results));
+    }
+    if (is_at(path, summary->path, "run.db") && stat(path, &info) == 0) {
+        status = es_run_database_open(summary->path, &database);
+        if (status == ES_STATUS_OK) {
+            status = read_outcome(database, results->outcome);
+        }
+        if (status == ES_STATUS_OK) {
+            status = read_results(database, summary, results);
+        }
+        es_run_database_close(database);
+    }
+    if (summary->is_active) {
+        strcpy(results->outcome, "running");
+    }
     // a database that cannot be read says nothing
     return status == ES_STATUS_MEMORY ? status : ES_STATUS_OK;
+}
+
+EsStatus es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name) {
+    EsRunResults results;
+    ES_TRY(es_run_results(summary, &results));
+    memcpy(name, results.outcome, sizeof results.outcome);
+    return ES_STATUS_OK;
 }
 
 // --- all runs ---

@@ -450,7 +450,7 @@ static EsStatus take_start(void *context, const EsRunQuery *query) {
     ES_TRY(keep_cell(report, query, 0, &report->kind));
     ES_TRY(keep_cell(report, query, 1, &report->task));
     ES_TRY(keep_cell(report, query, 2, &report->device));
-    summary->n_envs = es_run_query_int(query, 3);
+    summary->n_envs = summary->report->n_envs = es_run_query_int(query, 3);
     report->measures[ES_FIGURE_HOST_PARAMETERS] = exact_measure(es_run_query_real(query, 4));
     return ES_STATUS_OK;
 }
@@ -570,6 +570,115 @@ static EsStatus read_summary(EsRunReport *report, EsRunDatabase *database) {
     return status;
 }
 
+// --- held-out results ---
+
+static EsStatus add_held_out(EsRunReport *report, const char *name, const char *unit,
+                             EsRunHeldOut **held_out) {
+    ES_TRY(es_list_grow((void **)&report->held_out, report->n_held_out, sizeof *report->held_out));
+    EsRunHeldOut *added = &report->held_out[report->n_held_out];
+    *added = (EsRunHeldOut){.unit = unit, .score = missing_measure()};
+    ES_TRY(keep_text(report, name, &added->name));
+    report->n_held_out++;
+    *held_out = added;
+    return ES_STATUS_OK;
+}
+
+static void finish_held_out(EsRunReport *report) {
+    if (report->n_held_out > 0) {
+        EsRunHeldOut *held_out = &report->held_out[report->n_held_out - 1];
+        Samples samples = {held_out->scores, held_out->n};
+        held_out->score = mean_of(&samples, 0);
+    }
+}
+
+// Rows come by policy, episodes rising.
+static EsStatus take_held_out(void *context, const EsRunQuery *query) {
+    EsRunReport *report = context;
+    const char *name = es_run_query_text(query, 0, NULL);
+    double score = es_run_query_real(query, 2);
+    if (name == NULL || !isfinite(score)) {
+        return ES_STATUS_OK;
+    }
+    EsRunHeldOut *held_out =
+        report->n_held_out > 0 ? &report->held_out[report->n_held_out - 1] : NULL;
+    if (held_out == NULL || strcmp(held_out->name, name) != 0) {
+        finish_held_out(report);
+        ES_TRY(add_held_out(report, name, "%", &held_out));
+    }
+    ES_TRY(es_list_grow((void **)&held_out->episodes, held_out->n, sizeof *held_out->episodes));
+    ES_TRY(es_list_grow((void **)&held_out->scores, held_out->n, sizeof *held_out->scores));
+    held_out->episodes[held_out->n] = es_run_query_int(query, 1);
+    held_out->scores[held_out->n++] = score;
+    return ES_STATUS_OK;
+}
+
+// The interval of 95 % is about two standard errors to each side.
+static EsStatus take_ranking(void *context, const EsRunQuery *query) {
+    const char *name = es_run_query_text(query, 0, NULL);
+    double mrr = es_run_query_real(query, 1);
+    EsRunHeldOut *held_out = NULL;
+    if (name == NULL || !isfinite(mrr)) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(add_held_out(context, name, "MRR", &held_out));
+    held_out->score =
+        (EsMeasure){mrr, NAN, (es_run_query_real(query, 3) - es_run_query_real(query, 2)) / 2,
+                    ES_MAX(es_run_query_int(query, 4), 1)};
+    return ES_STATUS_OK;
+}
+
+// A fit has one number, hosts a mean and a deviation; both are metrics of the end.
+static EsStatus read_test_metrics(EsRunReport *report) {
+    const EsRunMetric *fit = NULL, *hosts = NULL, *deviation = NULL;
+    EsRunHeldOut *held_out = NULL;
+    for (int i = 0; i < report->n_metrics; i++) {
+        const EsRunMetric *metric = &report->metrics[i];
+        fit = strcmp(metric->name, "esper.fit.test_accuracy") == 0 ? metric : fit;
+        hosts = strcmp(metric->name, "esper.hosts.test_accuracy") == 0 ? metric : hosts;
+        deviation = strcmp(metric->name, "esper.hosts.test_accuracy_std") == 0 ? metric : deviation;
+    }
+    if (fit != NULL && isfinite(fit->last)) {
+        ES_TRY(add_held_out(report, "network", "%", &held_out));
+        held_out->score = (EsMeasure){fit->last, NAN, NAN, 1};
+    }
+    if (hosts != NULL && isfinite(hosts->last)) {
+        ES_TRY(add_held_out(report, "hosts", "%", &held_out));
+        held_out->score = measure_envs(
+            hosts->last, deviation != NULL ? deviation->last : (double)NAN, report->n_envs);
+    }
+    return ES_STATUS_OK;
+}
+
+// INPUT: a run of a schema without these columns.
+static EsStatus take_known_rows(EsRunDatabase *database, const char *sql, TakeRow take,
+                                EsRunReport *report) {
+    EsStatus status = take_rows(database, sql, take, report);
+    return status == ES_STATUS_INPUT ? ES_STATUS_OK : status;
+}
+
+static EsStatus read_held_out(EsRunReport *report, EsRunDatabase *database) {
+    if (count_rows(report, "episode_outcome") > 0) {
+        // a policy's place is that of its first row
+        ES_TRY(take_known_rows(
+            database,
+            "SELECT arm, episode, test_accuracy, min(rowid) OVER (PARTITION BY arm) "
+            "AS place FROM event_episode_outcome WHERE arm IS NOT NULL AND round = "
+            "(SELECT round FROM event_episode_outcome ORDER BY rowid DESC LIMIT 1) "
+            "ORDER BY place, episode",
+            take_held_out, report));
+        finish_held_out(report);
+    }
+    if (count_rows(report, "proof_ranked") > 0) {
+        ES_TRY(
+            take_known_rows(database,
+                            "SELECT arm, mrr, mrr_low, mrr_high, n_queries FROM event_proof_ranked "
+                            "WHERE split = 'test' AND rowid IN (SELECT max(rowid) FROM "
+                            "event_proof_ranked WHERE split = 'test' GROUP BY arm) ORDER BY rowid",
+                            take_ranking, report));
+    }
+    return read_test_metrics(report);
+}
+
 // --- the whole ---
 
 // Messages for usual mistakes, before SQLite and the parser put them in their words.
@@ -621,6 +730,7 @@ EsStatus es_run_report_read(const char *path, EsRunReport **report) {
     ES_TRY_GOTO(read_summary(read, database));
     ES_TRY_GOTO(read_metrics(read, database));
     ES_TRY_GOTO(read_latencies(read, database));
+    ES_TRY_GOTO(read_held_out(read, database));
     *report = read;
     read = NULL;
 done:
@@ -638,6 +748,11 @@ void es_run_report_destroy(EsRunReport *report) {
         es_release(report->texts);
         report->texts = next;
     }
+    for (int i = 0; i < report->n_held_out; i++) {
+        es_release(report->held_out[i].episodes);
+        es_release(report->held_out[i].scores);
+    }
+    es_release(report->held_out);
     es_release(report->settings);
     es_release(report->metrics);
     es_release(report->latencies);

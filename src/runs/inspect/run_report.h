@@ -75,11 +75,22 @@ typedef struct EsRunEventCount {
     int64_t n_rows; // at least 1
 } EsRunEventCount;
 
+// Held-out results of one policy, baseline or scorer, in data that decided nothing.
+typedef struct EsRunHeldOut {
+    const char *name;  // "ppo", "wait", ...; "network" of a fit, "hosts" of hosts
+    const char *unit;  // "%": test accuracy; "MRR": mean reciprocal rank of test queries, 0 to 1
+    EsMeasure score;   // mean over episodes, hosts or queries
+    int64_t *episodes; // owned [n], rising: ids; NULL where there are none
+    double *scores;    // owned [n], of these episodes
+    int64_t n;
+} EsRunHeldOut;
+
 typedef struct EsRunText EsRunText;
 
 typedef struct EsRunReport {
     const char *path;                           // as given
     const char *kind, *task, *device, *outcome; // "?" when not recorded; outcome "unfinished"
+    int64_t n_envs;                             // environments; 0 when not recorded
     EsMeasure measures[ES_FIGURE_COUNT];
     EsRunSetting *settings; // owned, in the file's order
     int n_settings;
@@ -89,6 +100,8 @@ typedef struct EsRunReport {
     int n_latencies;
     EsRunEventCount *events; // owned, by name
     int n_events;
+    EsRunHeldOut *held_out; // owned, in the order of the comparison: the run's own policy first
+    int n_held_out;
     EsRunText *texts; // owned, of all names and values
 } EsRunReport;
 

@@ -22,6 +22,7 @@ import json, re, sys
 docs = sys.argv[1]
 metrics, events = (set(open(name).read().split()) for name in ("metrics", "events"))
 exposed = {re.sub("[^a-zA-Z0-9_:]", "_", name) for name in metrics}
+exposed = {name if re.match("(esper|tolaria|kasmina|tamiyo)_", name) else "esper_" + name for name in exposed}
 alerts = open(docs + "/alerts.yml").read()
 expressions = re.findall(r"^ +expr: (.*)$", alerts, re.M)
 board = json.load(open(docs + "/dashboard.json"))

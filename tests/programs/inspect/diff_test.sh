@@ -46,6 +46,16 @@ for n in range(1, 13):
     add("phase_profiled", n, phase="train", n_calls=5, total_ms=50.0, p50_ms=9.0, p95_ms=12.0, max_ms=20.0 + n)
 if own_metric:
     add("metric", 12, name=own_metric, value=1.0)
+for episode in range(4): # of one policy, one more of A and of B alone; differences 4, 6, 4, 6 by episode
+    score = 10.0 * episode + (shift - (-1) ** episode if shift else 0)
+    for arm in ["ppo", "wait" if shift else "wider"]:
+        add("episode_outcome", 13, arm=arm, episode=7 + episode, env=episode, final_loss=None, reward=None,
+            parameter_ratio=1.0, test_accuracy=score)
+add("proof_ranked", 13, arm="policy", split="test", n_queries=100, mrr=0.5 + shift / 100, mrr_low=0.4, mrr_high=0.6)
+add("proof_ranked", 12, arm="policy", split="valid", n_queries=100, mrr=0.9, mrr_low=0.8, mrr_high=1.0)
+add("metric", 12, name="esper.fit.test_accuracy", value=90.0 + shift)
+add("metric", 12, name="esper.hosts.test_accuracy", value=80.0 + shift)
+add("metric", 12, name="esper.hosts.test_accuracy_std", value=2.0)
 add("run_ended", 12, outcome="done", seconds=30.0)
 db.commit()
 PYTHON
@@ -93,8 +103,16 @@ expect_line "training images, /s 1000 0 6000 0 +5000 \*"
 expect_line "phase train 9 0 9 0 1.00x 12 12 1.00x 32 32 1.00x ="
 expect_line "step train 8 0 48 0 6.00x 8 48 6.00x 8 48 6.00x \*"
 expect_line "common/value 0 5 0.5 0.527 5.5 0.527 +5" # rounds are no samples: no mark
-expect_line "1 equal in both"
+expect_line "2 equal in both"
 expect_line "only in B: metric only/b"
+# differences of 4 and 6: a mean of 5, two standard errors 2 * 1.1547 / 2; ranks and hosts: roots of the sums of squares
+expect_line "held-out, test split A B B - A"
+expect_line "ppo % 15.00 +- 12.91 20.00 +- 13.47 +5.00 +- 1.15 paired \*"
+expect_line "wider % 15.00 +- 12.91 - -"
+expect_line "wait % - 20.00 +- 13.47 -"
+expect_line "policy MRR 0.5000 +- 0.1000 0.5500 +- 0.1000 +0.0500 +- 0.1414 ~"
+expect_line "network % 90.00 95.00 +5.00 ?"
+expect_line "hosts % 80.00 +- 2.00 85.00 +- 2.00 +5.00 +- 2.83 \*"
 run 0 diff runs/a runs/near
 expect_line "final accuracy, % 72 2 75 2 +3 \*"
 run 0 diff runs/a runs/same
@@ -127,6 +145,14 @@ assert metrics["only/b"]["a"] is None and metrics["only/b"]["b"]["last"] == 1
 latencies = {row["name"]: row for row in root["latencies"]}
 assert latencies["step train"]["ratio"]["p95"] == 6 and "step decide" not in latencies
 assert root["n_lacking"] == 0
+held_out = {row["name"]: row for row in root["held_out"]}
+assert list(held_out) == ["ppo", "wider", "policy", "network", "hosts", "wait"], list(held_out)
+ppo = held_out["ppo"]
+assert ppo["is_paired"] and ppo["unit"] == "%" and ppo["verdict"] == "differs" and ppo["a"]["value"] == 15, ppo
+assert abs(ppo["difference"]["low"] - (5 - 2 / 3 ** 0.5)) < 1e-9 and ppo["difference"]["samples"] == 4, ppo
+assert held_out["wait"]["a"] is None and held_out["wait"]["difference"] is None, held_out["wait"]
+assert not held_out["policy"]["is_paired"] and held_out["policy"]["verdict"] == "noise", held_out["policy"]
+assert held_out["network"]["b"] == {"value": 95, "low": None, "high": None, "samples": 1}, held_out["network"]
 PYTHON
 
 # --- nothing was changed ---

@@ -28,10 +28,11 @@ find runs/first -type f -exec touch -d "40 days ago" {} +
 run 0 runs
 expect_text "stderr of the table" "$err" ""
 expect_text "lines of the table" "$(wc -l <<< "$out")" 4
-expect_part "table" "$(sed -n 1p <<< "$out")" "name    kind        rounds  checkpoints      size     age  outcome"
-expect_part "table" "$(sed -n 2p <<< "$out")" "first   hosts         3/40            3"
+expect_part "table" "$(sed -n 1p <<< "$out")" \
+    "name    kind        rounds test accuracy parameters duration checkpoints      size     age  outcome"
+expect_part "table" "$(sed -n 2p <<< "$out")" "first   hosts         3/40             -          -        -           3"
 expect_part "table" "$(sed -n 2p <<< "$out")" "40 d  -"
-expect_part "table" "$(sed -n 3p <<< "$out")" "second  hosts         -/40            0"
+expect_part "table" "$(sed -n 3p <<< "$out")" "second  hosts         -/40             -          -        -           0"
 expect_part "table" "$(sed -n 4p <<< "$out")" "2 runs, "
 # the second run is seconds old, and a second may pass between two listings
 table=$(grep -v "^second" <<< "$out")
@@ -47,9 +48,75 @@ assert first["name"] == "first" and first["path"] == "runs/first" and first["kin
 assert first["rounds"] == 3 and first["rounds_asked"] == 40 and first["outcome"] is None and first["checkpoints"] == 3 and first["active"] is False
 assert first["bytes"] > first["checkpoint_bytes"] > 30000
 assert second["rounds"] is None and second["checkpoints"] == 0
+assert all(first[key] is None for key in ("test_accuracy", "test_mrr", "parameters", "seconds"))
 ' || fail "runs --json"
 else
     echo "no python3: JSON not parsed"
+fi
+
+# --- results, by kind; runs of other schemas and of no end ---
+if python3 -c 'import sqlite3' 2> /dev/null && "$esper" info | grep -qi "sqlite *3"; then
+    mkdir results
+    python3 - << 'PYTHON' || fail "cannot write runs"
+import json, os, sqlite3
+
+def make(name, kind, rows, network=None):
+    os.makedirs(f"results/{name}/networks/1")
+    open(f"results/{name}/config.ini", "w").write(f"[run]\nkind = {kind}\nrounds = 9\n")
+    if network is not None:
+        open(f"results/{name}/networks/1/network.json", "w").write(network)
+    db = sqlite3.connect(f"results/{name}/run.db")
+    db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value)")
+    db.execute("INSERT INTO meta VALUES ('schema_version', 1)")
+    for event, columns in rows:
+        db.execute(f"CREATE TABLE IF NOT EXISTS event_{event} ({', '.join(columns)})")
+        db.execute(f"INSERT INTO event_{event} VALUES ({', '.join('?' * len(columns))})", list(columns.values()))
+    db.commit()
+
+start = ("run_started", {"unix_time": 1000.0, "n_host_parameters": 500})
+end = ("run_ended", {"unix_time": 1300.0, "outcome": "done", "seconds": 300.0})
+def episode(round_, arm, test, ratio):
+    return "episode_outcome", {"round": round_, "arm": arm, "test_accuracy": test, "parameter_ratio": ratio}
+training = [episode(n, None, None, 1.1) for n in range(1, 10) for _ in range(4)]
+held_out = [episode(10, "ppo", 60.0, 1.5), episode(10, "ppo", 62.5, 1.7), episode(10, "wait", 50.0, 1.0)]
+make("grown", "grow", [start, *training, *held_out, ("checkpoint_loaded", {"unix_time": 900.0}), end])
+make("growing", "grow", [start, *training, ("round_completed", {"unix_time": 1030.0}),
+                         ("checkpoint_loaded", {"unix_time": 900.0}), ("run_ended", {"unix_time": 950.0, "outcome": "interrupted", "seconds": 20.0})])
+make("old", "grow", [start, ("episode_outcome", {"round": 1, "final_accuracy": 5.0}), end])
+make("bare", "grow", [start])
+make("fitted", "fit", [start, end], json.dumps({"parameters": 4321, "made_by": {"test_accuracy": 91.25}}))
+make("torn", "fit", [start, end], '{"parameters": 4')
+make("hosted", "hosts", [start, ("metric", {"name": "esper.hosts.test_accuracy", "value": 33.5}), ("metric", {"name": "x", "value": 1.0}), end])
+def ranked(arm, split, mrr):
+    return "proof_ranked", {"arm": arm, "split": split, "mrr": mrr}
+make("proved", "prove", [start, ranked("policy", "valid", 0.1), ranked("policy", "test", 0.5), ranked("policy", "test", 0.85625), ranked("uniform", "test", 0.2), end])
+PYTHON
+    run 0 runs results
+    expect_results() { # NAME the columns behind the rounds
+        local seen
+        seen=$(grep "^$1 " <<< "$out" | tr -s ' ' | cut -d ' ' -f 4-)
+        [[ $seen == "$2 0 "* ]] || fail "results of $1 are \"$seen\", expected \"$2\" and no checkpoints"
+    }
+    expect_part "heading" "$(sed -n 1p <<< "$out")" "test accuracy  test MRR parameters duration"
+    expect_results grown "61.25 % - 800 5 min"
+    expect_results growing "- - 550 50 s"
+    expect_results old "- - - 5 min"
+    expect_results bare "- - - -"
+    expect_results fitted "91.25 % - 4321 5 min"
+    expect_results torn "- - - 5 min"
+    expect_results hosted "33.50 % - 500 5 min"
+    expect_results proved "- 0.8562 - 5 min"
+    run 0 runs results --json
+    python3 -c '
+import json, sys
+runs = {run["name"]: run for run in json.load(open(sys.argv[1]))}
+keys = ("test_accuracy", "test_mrr", "parameters", "seconds")
+seen = {name: [run[key] for key in keys] for name, run in runs.items()}
+assert seen["grown"] == [61.25, None, 800, 300], seen["grown"]
+assert seen["growing"] == [None, None, 550, 50] or abs(seen["growing"][2] - 550) < 1e-9 and seen["growing"][3] == 50, seen["growing"]
+assert seen["fitted"] == [91.25, None, 4321, 300] and seen["proved"] == [None, 0.85625, None, 300], seen
+assert seen["bare"] == [None] * 4 and seen["torn"] == [None, None, None, 300], seen
+' "$folder/out" || fail "results as JSON"
 fi
 
 # --- wrong usage ---

@@ -88,7 +88,8 @@ TEST(metrics_and_counters) {
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_ROUND_COMPLETED, 1, -1, &round, 1), OK);
     EXPECT_STATUS(sink.flush(sink.state), OK);
     char *body = get_metrics();
-    EXPECT_CONTAINS(body, "\n# HELP tolaria_training_latency_ms tolaria.training.latency_ms\n"
+    EXPECT_CONTAINS(body, "\n# HELP tolaria_training_latency_ms Wall clock of the newest epoch, "
+                          "milliseconds.\n"
                           "# TYPE tolaria_training_latency_ms gauge\n"
                           "tolaria_training_latency_ms 0.1\n");
     EXPECT_CONTAINS(body, "# TYPE esper_events_total counter\n");
@@ -112,7 +113,7 @@ TEST(slow_clients_do_not_keep_a_scrape_out) {
         // forty, then more than the server ever keeps
         if (i == 39 || i == N_SLOW - 1) {
             char *body = get_metrics();
-            EXPECT_CONTAINS(body, "\nx 1.0\n");
+            EXPECT_CONTAINS(body, "\nesper_x 1.0\n");
             free(body);
         }
     }
@@ -132,14 +133,14 @@ TEST(names_and_values) {
         const char *name;
         double value;
         const char *line;
-    } cases[] = {{"charts/SPS", 1234, "charts_SPS 1234.0"},
-                 {"9lives", NAN, "_9lives NaN"},
-                 {"a:b", INFINITY, "a:b +Inf"},
-                 {"gr\xc3\xbcn \xff.x", -INFINITY, "gr_n___x -Inf"},
+    } cases[] = {{"charts/SPS", 1234, "esper_charts_SPS 1234.0"},
+                 {"9lives", NAN, "esper_9lives NaN"},
+                 {"a:b", INFINITY, "esper_a:b +Inf"},
+                 {"gr\xc3\xbcn \xff.x", -INFINITY, "esper_gr_n___x -Inf"},
                  {"inject 1\n# TYPE evil counter\nevil", 5e-324,
-                  "inject_1___TYPE_evil_counter_evil 4.94065645841247e-324"},
+                  "esper_inject_1___TYPE_evil_counter_evil 4.94065645841247e-324"},
                  {"esper_events_total", 1e300, "esper_events_total_ 1e+300"},
-                 {"{}\"\\", -0.0, "____ -0.0"}};
+                 {"{}\"\\", -0.0, "esper_____ -0.0"}};
     EsSink sink = open_sink(NULL);
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
         EXPECT_STATUS(write_metric(&sink, 1, cases[i].name, cases[i].value), OK);
@@ -152,9 +153,41 @@ TEST(names_and_values) {
         snprintf(expected, sizeof expected, "\n%s\n", cases[i].line);
         EXPECT_CONTAINS(body, expected);
     }
-    EXPECT_CONTAINS(body, "# HELP ____ {}\"\\\\\n"); // only the backslash is escaped here
-    EXPECT_CONTAINS(body, "# HELP inject_1___TYPE_evil_counter_evil inject 1\\n# TYPE evil");
+    EXPECT_CONTAINS(
+        body, "# HELP esper_____ The metric {}\"\\\\, which"); // only the backslash is escaped here
+    EXPECT_CONTAINS(body, "# HELP esper_inject_1___TYPE_evil_counter_evil The metric inject "
+                          "1\\n# TYPE evil");
     EXPECT_EQ(count_of(body, "\n# TYPE "), 1 + (int)ES_COUNT_OF(cases));
+    free(body);
+    sink.close(sink.state);
+}
+
+// Every family is ours by its first part, or has a name of the source documents.
+TEST(prefixes_and_types) {
+    static const struct {
+        const char *name, *line;
+    } cases[] = {
+        {"esper.round.accuracy", "# TYPE esper_round_accuracy gauge"},
+        {"tolaria.epochs.total", "# TYPE tolaria_epochs_total counter"},
+        {"kasmina.seed.alpha", "# TYPE kasmina_seed_alpha gauge"},
+        {"tamiyo.inference.latency_ms", "# TYPE tamiyo_inference_latency_ms gauge"},
+        {"esperanto", "# TYPE esper_esperanto gauge"},
+        {"tolaria", "# TYPE esper_tolaria gauge"},
+        {"events_total", "# TYPE esper_events_total_ gauge"},
+        {"policy/slot_entropy", "# HELP esper_policy_slot_entropy Entropy of one head of the "
+                                "policy, nats."},
+        {"policy/_entropy", "# HELP esper_policy__entropy The metric policy/_entropy, which "
+                            "docs/telemetry.md does not describe."},
+        {"losses/approx_kl", "# HELP esper_losses_approx_kl Estimated KL divergence"}};
+    EsSink sink = open_sink(NULL);
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        EXPECT_STATUS(write_metric(&sink, 1, cases[i].name, 1), OK);
+    }
+    char *body = get_metrics();
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        EXPECT_CONTAINS(body, cases[i].line);
+    }
+    EXPECT_EQ(count_of(body, "# TYPE esper_events_total "), 1);
     free(body);
     sink.close(sink.state);
 }
@@ -171,14 +204,15 @@ TEST(labels_of_a_metric) {
     rows[3].value = 6;
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 2, -1, &rows[3], 1), OK);
     char *body = get_metrics();
-    EXPECT_CONTAINS(body, "# HELP n n\n# TYPE n gauge\n"
-                          "n{run=\"r\"} 1.0\n"
-                          "n{run=\"r\",seed_id=\"s1\",stage=\"BLENDING\"} 2.0\n"
-                          "n{run=\"r\",seed_id=\"s1\",stage=\"BLENDING\",layer=\"a\\\"b\\n\"} "
-                          "3.0\n"
-                          "n{run=\"r\",seed_id=\"s2\"} 6.0\n");
-    EXPECT_CONTAINS(body, "\nn_{run=\"r\",seed_id=\"s2\"} 5.0\n");
-    EXPECT_EQ(count_of(body, "# TYPE n gauge\n"), 1);
+    EXPECT_CONTAINS(body,
+                    "# TYPE esper_n gauge\n"
+                    "esper_n{run=\"r\"} 1.0\n"
+                    "esper_n{run=\"r\",seed_id=\"s1\",stage=\"BLENDING\"} 2.0\n"
+                    "esper_n{run=\"r\",seed_id=\"s1\",stage=\"BLENDING\",layer=\"a\\\"b\\n\"} "
+                    "3.0\n"
+                    "esper_n{run=\"r\",seed_id=\"s2\"} 6.0\n");
+    EXPECT_CONTAINS(body, "\nesper_n_{run=\"r\",seed_id=\"s2\"} 5.0\n");
+    EXPECT_EQ(count_of(body, "# TYPE esper_n gauge\n"), 1);
     free(body);
     sink.close(sink.state);
     // without labels of the run, and one in a family of two names
@@ -187,7 +221,8 @@ TEST(labels_of_a_metric) {
     rows[1] = (EsMetricEvent){.name = "a/b", .value = 2, .layer = "l"};
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 1, -1, rows, 2), OK);
     body = get_metrics();
-    EXPECT_CONTAINS(body, "a_b{layer=\"l\"} 1.0\na_b{layer=\"l\",raw_name=\"a/b\"} 2.0\n");
+    EXPECT_CONTAINS(body,
+                    "esper_a_b{layer=\"l\"} 1.0\nesper_a_b{layer=\"l\",raw_name=\"a/b\"} 2.0\n");
     free(body);
     sink.close(sink.state);
 }
@@ -202,13 +237,13 @@ TEST(names_that_become_the_same) {
     EXPECT_STATUS(write_metric(&sink, 1, "a\"b", 6), OK);
     EXPECT_STATUS(write_metric(&sink, 2, "a/b", 5), OK);
     char *body = get_metrics();
-    EXPECT_CONTAINS(body, "# HELP a_b a.b\n# TYPE a_b gauge\n"
-                          "a_b{run=\"r\"} 1.0\n"
-                          "a_b{run=\"r\",raw_name=\"a/b\"} 5.0\n"
-                          "a_b{run=\"r\",raw_name=\"a\\\\b\"} 3.0\n"
-                          "a_b{run=\"r\",raw_name=\"a\\\"b\"} 6.0\n");
-    EXPECT_EQ(count_of(body, "# TYPE a_b gauge\n"), 1);
-    EXPECT_CONTAINS(body, "\na_b_{run=\"r\"} 4.0\n");
+    EXPECT_CONTAINS(body, "# TYPE esper_a_b gauge\n"
+                          "esper_a_b{run=\"r\"} 1.0\n"
+                          "esper_a_b{run=\"r\",raw_name=\"a/b\"} 5.0\n"
+                          "esper_a_b{run=\"r\",raw_name=\"a\\\\b\"} 3.0\n"
+                          "esper_a_b{run=\"r\",raw_name=\"a\\\"b\"} 6.0\n");
+    EXPECT_EQ(count_of(body, "# TYPE esper_a_b gauge\n"), 1);
+    EXPECT_CONTAINS(body, "\nesper_a_b_{run=\"r\"} 4.0\n");
     free(body);
     sink.close(sink.state);
 }
@@ -217,7 +252,7 @@ TEST(labels_are_checked) {
     EsSink sink = open_sink("run=\"de\\\"mo\\\\ \\n\xff\ttab\nline\",kind=\"\"");
     EXPECT_STATUS(write_metric(&sink, 1, "x", 1), OK);
     char *body = get_metrics();
-    EXPECT_CONTAINS(body, "\nx{run=\"de\\\"mo\\\\ \\n\xef\xbf\xbd\xef\xbf\xbdtab\\nline\","
+    EXPECT_CONTAINS(body, "\nesper_x{run=\"de\\\"mo\\\\ \\n\xef\xbf\xbd\xef\xbf\xbdtab\\nline\","
                           "kind=\"\"} 1.0\n");
     EXPECT_CONTAINS(body, "kind=\"\",type=\"metric\"} 1\n");
     free(body);
@@ -317,8 +352,8 @@ TEST(thousands_of_metrics) {
     }
     char *body = get_metrics();
     EXPECT_EQ(count_of(body, " gauge\n"), N);
-    EXPECT_EQ(count_of(body, "\nhosts_"), N);
-    EXPECT_CONTAINS(body, "\nhosts_4999_accuracy{run=\"big\"} 4999.0\n");
+    EXPECT_EQ(count_of(body, "\nesper_hosts_"), N);
+    EXPECT_CONTAINS(body, "\nesper_hosts_4999_accuracy{run=\"big\"} 4999.0\n");
     free(body);
     sink.close(sink.state);
 }
@@ -359,9 +394,10 @@ TEST(scrapes_while_the_sink_writes) {
     double last = -1;
     for (int i = 0; i < 50; i++) {
         char *body = get_metrics();
-        double left = value_after(body, "\nleft "), right = value_after(body, "\nright ");
+        double left = value_after(body, "\nesper_left "),
+               right = value_after(body, "\nesper_right ");
         EXPECT_NEAR(left, right, 0); // a packet is seen as a whole
-        EXPECT(left >= last);
+        EXPECT(left >= ES_MAX(last, 0));
         last = left;
         free(body);
     }

@@ -44,21 +44,22 @@ def check(families):
     counts = {sample.labels["type"]: sample.value for sample in counter.samples}
     expect("metric packets", counts["metric"], 1001.0)
     expect("other packets", sum(counts.values()), 1001.0)
-    rate = by_name["charts_SPS"]
+    rate = by_name["esper_charts_SPS"]
     expect("type", rate.type, "gauge")
-    expect("help", rate.documentation, "charts/SPS")
+    expect("help", rate.documentation, "Environment steps per second of the newest round.")
     expect("samples", [(s.labels, s.value) for s in rate.samples], [(LABELS, 0.1)])
-    same = [(s.labels.get("raw_name"), s.value) for s in by_name["a_b"].samples]
+    same = [(s.labels.get("raw_name"), s.value) for s in by_name["esper_a_b"].samples]
     expect("one family", same, [(None, 1.0), ("a/b", 2.0)])
-    expect("NaN", math.isnan(by_name["a_b__"].samples[0].value), True)
+    expect("NaN", math.isnan(by_name["esper_a_b__"].samples[0].value), True)
     # a\b"<newline> and a b<malformed><seedling> are both a_b__
-    expect("raw name", by_name["a_b__"].samples[1].labels["raw_name"], "a b\ufffd\U0001f331")
-    expect("infinity", by_name["a_b__"].samples[1].value, math.inf)
-    expect("help with escapes", by_name["a_b__"].documentation, 'a\\b"\n')
-    expect("digit in front", by_name["_9"].samples[0].value, -math.inf)
-    expect("missing", "missing" in by_name, False)
+    expect("raw name", by_name["esper_a_b__"].samples[1].labels["raw_name"], "a b\ufffd\U0001f331")
+    expect("infinity", by_name["esper_a_b__"].samples[1].value, math.inf)
+    expect("help with escapes", by_name["esper_a_b__"].documentation,
+           'The metric a\\b"\n, which docs/telemetry.md does not describe.')
+    expect("digit in front", by_name["esper_9"].samples[0].value, -math.inf)
+    expect("missing", "esper_missing" in by_name, False)
     for i in range(1000):
-        expect(f"many.{i}", by_name[f"many_{i}"].samples[0].value, i / 3.0)
+        expect(f"many.{i}", by_name[f"esper_many_{i}"].samples[0].value, i / 3.0)
 
 
 def main():

@@ -153,7 +153,7 @@ TEST(what_is_no_measured_metric_is_skipped) {
     EsMetricEvent rows[3] = {es_metric("missing", es_missing_real()), es_metric(NULL, 1),
                              es_metric("", 2)};
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 1, -1, rows, 3), OK);
-    EsRoundCompletedEvent round = {.accuracy = 50};
+    EsRoundCompletedEvent round = {.accuracy = 50, .total_steps = ES_MISSING_INT};
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_ROUND_COMPLETED, 1, -1, &round, 1), OK);
     close_sink(&sink);
     size_t bytes = 0, n = 0;
@@ -223,6 +223,122 @@ TEST(places_that_cannot_be_opened) {
     REQUIRE_OK(es_tensorboard_sink_open(made, -1, &sink));
     sink.close(sink.state);
     EXPECT_EQ(count_names(made), 1);
+}
+
+// The only event file of env_steps/, NULL when there is none; es_release it.
+static char *read_steps_file(size_t *bytes) {
+    EsFolderEntry *entries = NULL;
+    int n = 0;
+    char path[ES_FILE_NAME_BYTES + 16];
+    if (es_folder_list(temp_path("env_steps"), &entries, &n) != ES_STATUS_OK || n == 0) {
+        es_release(entries);
+        return NULL;
+    }
+    EXPECT_EQ(n, 1);
+    snprintf(path, sizeof path, "env_steps/%s", entries[0].name);
+    es_release(entries);
+    return read_sink_file(temp_path(path), bytes);
+}
+
+static void write_outcome(const EsSink *sink, int64_t round, const char *variant, double ratio) {
+    EsEpisodeOutcomeEvent row = {.arm = variant,
+                                 .parameter_ratio = ratio,
+                                 .final_accuracy = es_missing_real(),
+                                 .test_accuracy = variant != NULL ? 50 : es_missing_real(),
+                                 .reward = es_missing_real()};
+    EXPECT_STATUS(write_rows(sink, ES_EVENT_EPISODE_OUTCOME, round, -1, &row, 1), OK);
+}
+
+static void write_round(const EsSink *sink, int64_t round, int64_t total_steps) {
+    EsRoundCompletedEvent row = {.accuracy = 25,
+                                 .reward = es_missing_real(),
+                                 .loss = es_missing_real(),
+                                 .n_seeds = ES_MISSING_INT,
+                                 .n_fossils = ES_MISSING_INT,
+                                 .total_steps = total_steps};
+    EXPECT_STATUS(write_rows(sink, ES_EVENT_ROUND_COMPLETED, round, -1, &row, 1), OK);
+}
+
+// Scalars of a round wait for its steps; those of a round that was dropped are forgotten.
+TEST(curves_by_environment_steps) {
+    EsSink sink = open_sink(-1);
+    write_outcome(&sink, 1, NULL, 3);
+    write_outcome(&sink, 2, NULL, 2);
+    write_round(&sink, 2, 300);
+    write_outcome(&sink, 3, "a", 7);
+    close_sink(&sink);
+    size_t bytes = 0, n = 0;
+    char *file = read_steps_file(&bytes);
+    const char *next = file, *end = file + bytes;
+    take_frame(&next, end, &n);
+    const char *message = take_frame(&next, end, &n);
+    static const char first[] = "\x10\xac\x02\x2a\x38" // step 300, 56 bytes
+                                "\x0a\x1d\x0a\x16growth/parameter_ratio\x15\0\0\0\x40"
+                                "\x0a\x16\x0a\x0fgrowth/accuracy\x15\0\0\xc8\x41";
+    expect_message(message, n, CASE_UNIX_US * 1e-6, first, sizeof first - 1);
+    message = take_frame(&next, end, &n);
+    // the run's own policy: with and without its name
+    static const char second[] = "\x0a\x1b\x0a\x14growth/test_accuracy\x15\0\0\x48\x42"
+                                 "\x0a\x1d\x0a\x16growth/test_accuracy/a\x15\0\0\x48\x42";
+    EXPECT(n > sizeof second + 13 && memcmp(message + 9, "\x10\xac\x02", 3) == 0);
+    EXPECT(n > sizeof second + 13 && memcmp(message + 15, second, sizeof second - 1) == 0);
+    EXPECT(next == end);
+    es_release(file);
+}
+
+TEST(steps_after_a_resume) {
+    EsCheckpointLoadedEvent loaded = {.path = "checkpoints/4", .total_steps = 299};
+    EsSink sink = open_sink(4);
+    EXPECT_STATUS(write_rows(&sink, ES_EVENT_CHECKPOINT_LOADED, 4, -1, &loaded, 1), OK);
+    write_outcome(&sink, 5, "a", 7); // of a run that was complete
+    close_sink(&sink);
+    size_t bytes = 0, n = 0;
+    char *file = read_steps_file(&bytes);
+    const char *next = file, *end = file + bytes;
+    take_frame(&next, end, &n);
+    const char *message = take_frame(&next, end, &n);
+    expect_message(message, n, CASE_UNIX_US * 1e-6, "\x10\xac\x02\x3a\x02\x08\x01", 7);
+    message = take_frame(&next, end, &n);
+    EXPECT(n > 12 && memcmp(message + 9, "\x10\xab\x02", 3) == 0);
+    EXPECT(next == end);
+    es_release(file);
+}
+
+TEST(no_curves_by_unknown_steps) {
+    EsCheckpointLoadedEvent loaded = {.path = "checkpoints/4", .total_steps = ES_MISSING_INT};
+    EsSink sink = open_sink(4);
+    EXPECT_STATUS(write_rows(&sink, ES_EVENT_CHECKPOINT_LOADED, 4, -1, &loaded, 1), OK);
+    write_outcome(&sink, 5, NULL, 7);
+    write_round(&sink, 5, ES_MISSING_INT);
+    write_outcome(&sink, 6, "a", 7);
+    close_sink(&sink);
+    EXPECT(read_steps_file(NULL) == NULL);
+}
+
+// Settings that are cut short, empty, or not UTF-8 are no harm.
+TEST(configurations_of_any_text) {
+    static const char *const texts[] = {"",
+                                        "[",
+                                        "[]",
+                                        "=",
+                                        "[a]\n=x\nk=",
+                                        "[a",
+                                        "a\n\n[b]\r\n k = 1e999 ",
+                                        "[\xff]\n\xfe=\xfd",
+                                        "[s]\nn = 0x10\nm = -1.5e3\n"};
+    for (size_t i = 0; i < ES_COUNT_OF(texts); i++) {
+        EsSink sink = open_sink(-1);
+        EsRunStartedEvent row = {.kind = "grow", .config = texts[i], .n_host_parameters = 5};
+        EXPECT_STATUS(write_rows(&sink, ES_EVENT_RUN_STARTED, 0, -1, &row, 1), OK);
+        close_sink(&sink);
+        size_t bytes = 0, n = 0;
+        char *file = read_last_file(&bytes);
+        const char *next = file;
+        take_frame(&next, file + bytes, &n);
+        take_frame(&next, file + bytes, &n);
+        EXPECT(next == file + bytes);
+        es_release(file);
+    }
 }
 
 // 200 rounds, then a session that goes on from round 150: what read_tensorboard.py expects to find.
