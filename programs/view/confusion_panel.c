@@ -224,7 +224,7 @@ static void draw_cell(EsText *html, int64_t n, int64_t n_row, int is_right, int 
     }
     es_html_print(html, ">%lld", (long long)n);
     if (n > 0 && has_share) {
-        es_text_add_string(html, "<small>");
+        es_text_add_string(html, " <small>");
         add_share(html, share);
         es_text_add_string(html, "</small>");
     }
@@ -251,8 +251,10 @@ static void draw_heading(const Confusion *c, int has_others, EsText *html) {
 
 static void draw_matrix(const Confusion *c, EsText *html) {
     int has_others = c->n_shown < c->n_classes, has_shares = c->n_shown <= NAMES_UPRIGHT;
-    es_text_add_string(html, "<div class=\"scroll\" tabindex=\"0\"><table class=\"matrix\">"
-                             "<caption>Samples by true class (rows) and predicted class (columns)");
+    es_html_print(html,
+                  "<div class=\"scroll\" tabindex=\"0\"><table class=\"matrix%s\"><caption>Samples "
+                  "by true class (rows) and predicted class (columns)",
+                  has_shares ? "" : " many");
     if (has_others) {
         es_html_print(html, ": the %d of %d classes that are confused most", c->n_shown,
                       c->n_classes);

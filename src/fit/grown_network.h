@@ -109,7 +109,7 @@ void es_grown_seeds_list(const EsGrowth *growth, int64_t env, EsGrownSpec *spec,
 #define ES_NETWORK_TENSORS_FILE "network.safetensors"
 #define ES_NETWORK_BEFORE_FILE  "network.before.safetensors" // while both are being replaced
 #define ES_NETWORK_JSON_FILE    "network.json"
-// what the network confuses, written by network_report.h; may be missing
+// confusions of the network, written by network_report.h; may be missing
 #define ES_NETWORK_CONFUSION_FILE "confusion.json"
 
 // Writes network.safetensors and network.json into a folder that exists, in place of those that are

@@ -45,8 +45,8 @@ void es_network_score_destroy(EsNetworkScore *score);
 double es_network_score_recall(const EsNetworkScore *score, int k);
 
 // Writes confusion.json (docs/networks.md) into the network's folder: the matrix of a score, and
-// its mistakes with small pictures, or with columns of the rows. `split` is the one that was scored,
-// `split_name` "test" or "validation". The file names the network by its hash.
+// its mistakes with small pictures, or with columns of the rows. `split` is the one that was
+// scored, `split_name` "test" or "validation". The file names the network by its hash.
 EsStatus es_network_write_confusion(const EsGrownNetwork *network, const EsDataset *dataset,
                                     const EsSplit *split, const char *split_name,
                                     const EsNetworkScore *score, const char *folder);

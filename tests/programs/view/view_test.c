@@ -431,8 +431,8 @@ TEST(confusions_are_shown) {
     draw_confusion(folder, good_confusion, strlen(good_confusion), &text);
     const char *html = string_of(&text);
     EXPECT(strstr(html, "9 of 10 samples of the test split are right, 90.00 %") != NULL);
-    EXPECT(strstr(html, "<td class=\"cell hit4\">4<small>80 %</small></td>"
-                        "<td class=\"cell miss3\">1<small>20 %</small></td>"
+    EXPECT(strstr(html, "<td class=\"cell hit4\">4 <small>80 %</small></td>"
+                        "<td class=\"cell miss3\">1 <small>20 %</small></td>"
                         "<td class=\"number\">5</td><td class=\"number\">80.0 %</td>") != NULL);
     EXPECT(strstr(html, "<td class=\"cell miss0\">0</td><td class=\"cell hit4\">5") != NULL);
     EXPECT(strstr(html, "<b>") == NULL && strstr(html, "d\"og") == NULL);
