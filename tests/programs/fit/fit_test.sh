@@ -415,6 +415,29 @@ done
 run 0 fit --resume noisy --quiet
 same_network "resumed after a better epoch" noisy noisy-whole
 
+# killed at any file that it puts in place, a fit never leaves the confusions of another network
+for checkpoint in noisy/checkpoints/*; do
+    (($(basename "$checkpoint") <= 27)) || rm -r "$checkpoint"
+done
+for ((n = 2; n <= 34; n += 2)); do
+    cp -r noisy noisy-killed
+    rm noisy-killed/networks/1/network.*
+    cp "$(find noisy-killed/checkpoints/27 -name network.json)" "$(find noisy-killed/checkpoints/27 -name network.safetensors)" \
+        noisy-killed/networks/1
+    { ES_FILE_FAULT=rename:$n:kill "$esper" fit --resume noisy-killed --quiet > /dev/null; } 2> /dev/null
+    python3 - noisy-killed/networks/1 << 'PYTHON' || fail "killed at file $n: the confusions are of another network"
+import json, os, sys
+
+network, confusion = (sys.argv[1] + f"/{name}.json" for name in ("network", "confusion"))
+known = json.load(open(network))["tensors_sha256"]
+is_as_it_was = known == json.load(open("noisy-killed/checkpoints/27/network.json"))["tensors_sha256"]
+assert is_as_it_was or not os.path.exists(confusion) or json.load(open(confusion))["tensors_sha256"] == known
+PYTHON
+    run 0 fit --resume noisy-killed --quiet
+    same_network "resumed after a kill at file $n" noisy-killed noisy-whole
+    rm -r noisy-killed
+done
+
 # --- budgets ---
 many=(--data tiny --candidates 4 --epochs 500 --max-params 4000 --epoch-batches 12 --policy random --quiet)
 run 0 fit "${many[@]}" --target-accuracy 14 --out target
