@@ -130,6 +130,10 @@ EsStatus es_panel_network(const EsPanelInput *input, EsText *html) {
         draw_episode(&episode, input->step, es_run_view_is_one_episode(view), html);
     }
     release_episode(&episode);
+    if (status == ES_STATUS_OK) {
+        status = es_panel_draw_seeds(view, &input->question, "share", "Gradient of its seeds",
+                                     "share of the norms of host and seeds", html);
+    }
     // growth has them beside its grown networks
     return status == ES_STATUS_OK && es_run_view_is_one_episode(view)
                ? draw_blueprints(view, &input->question, html)

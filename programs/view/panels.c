@@ -37,6 +37,10 @@ static const EsPanel panels[] = {
      "decided "
      "nothing.",
      "fit", 0, 1, "fit", es_panel_fitted},
+    {"confusion", "What it confuses",
+     "The network it keeps, on the test samples (validation samples where there are none): which "
+     "classes it takes for which, and the samples that it was most sure of, wrongly.",
+     "fit", 0, 1, "fit", es_panel_confusion},
     {"topologies", "Grown networks", "Hosts of the newest complete round, the most accurate first.",
      "grow", 0, 1, "grow", es_panel_topologies},
     {"environments", "Environments",

@@ -44,11 +44,16 @@ int es_kind_is_among(const char *kinds, const char *kind);
 // Adds the panel as <section id="panel-NAME">.
 EsStatus es_panel_draw(const EsPanel *panel, const EsPanelInput *input, EsText *html);
 
-// --- parts of panels, for decision_panel.c, growth_panels.c, proof_panels.c, work_panels.c ---
+// --- parts of panels, for the other files ---
 
 EsStatus es_panel_draw_curve(const EsPanelInput *input, EsText *html, const char *table,
                              const char *column, const char *title, const char *unit,
                              int starts_at_zero);
+
+// Two charts of the seeds of one environment, a line for each, from the table "measured": alpha,
+// and the column that is named. Nothing but a sentence where nothing was measured.
+EsStatus es_panel_draw_seeds(EsRunView *view, const EsViewQuestion *question, const char *column,
+                             const char *title, const char *unit, EsText *html);
 
 // Begins a table with these headings, separated by '|'; a heading that begins with '#' is of
 // numbers, which stand to the right.
@@ -62,6 +67,7 @@ EsStatus es_panel_curves(const EsPanelInput *input, EsText *html);
 EsStatus es_panel_comparison(const EsPanelInput *input, EsText *html);
 EsStatus es_panel_network(const EsPanelInput *input, EsText *html);
 EsStatus es_panel_fitted(const EsPanelInput *input, EsText *html);
+EsStatus es_panel_confusion(const EsPanelInput *input, EsText *html);
 EsStatus es_panel_topologies(const EsPanelInput *input, EsText *html);
 EsStatus es_panel_environments(const EsPanelInput *input, EsText *html);
 EsStatus es_panel_decisions(const EsPanelInput *input, EsText *html);

@@ -17,7 +17,7 @@ static void begin_page(EsRunView *const *views, int n_views, EsText *html) {
                        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
                        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
                        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-                       "style-src 'unsafe-inline'\">\n<title>Esper report: ");
+                       "style-src 'unsafe-inline'; img-src data:\">\n<title>Esper report: ");
     es_html_add(html, es_run_view_name(views[0]));
     if (n_views > 1) {
         es_html_print(html, " and %d more", n_views - 1);

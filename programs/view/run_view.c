@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -16,6 +18,8 @@
 #define TABLE_SECONDS 10
 #define MAX_ROWS      20000
 #define N_POINTS      240
+
+#define CONFUSION_BYTES_MAX (32 << 20)
 
 // A table that was read before.
 typedef struct Remembered {
@@ -79,6 +83,9 @@ static const Table tables[] = {
      "  avg(n_fossils) AS n_fossils, avg(seconds) AS seconds,\n"
      "  avg(steps_per_second) AS steps_per_second, avg(images_per_second) AS images_per_second\n"
      "FROM event_round_completed GROUP BY (round - 1) / ?1 ORDER BY 1"},
+    {"utilisation", "b", "rounds: how busy the processors were, means of a bucket",
+     "SELECT max(round) AS round, avg(utilisation) AS utilisation\n"
+     "FROM event_round_completed GROUP BY (round - 1) / ?1 ORDER BY 1"},
     {"last", "", "the newest complete round",
      "SELECT round, accuracy, reward, loss, seconds, steps_per_second, images_per_second\n"
      "FROM event_round_completed ORDER BY round DESC LIMIT 1"},
@@ -124,6 +131,11 @@ static const Table tables[] = {
      "SELECT " STEP ", slot, contribution, velocity, interaction, shapley, shapley_error\n"
      "FROM event_contribution_measured WHERE round BETWEEN ?1 AND ?2 AND env = ?3\n"
      "ORDER BY round, step, slot"},
+    {"measured", "fles", "measured seeds of one environment in a round: alpha, weight, gradient",
+     "SELECT " STEP ", slot, seed_id, blueprint, stage, alpha, weight, share, gradient_norm,\n"
+     "  health, ratio, conflict_ratio, teacher_share\n"
+     "FROM event_seed_measured WHERE round BETWEEN ?1 AND ?2 AND env = ?3\n"
+     "ORDER BY seed_id, round, step"},
     {"decisions", "fles", "decisions for one environment in a round, with their probability",
      "SELECT " STEP ", op, slot, blueprint, style, alpha_target, confidence, entropy, value,\n"
      "  is_forced, is_success, refusal\n"
@@ -454,15 +466,35 @@ done:
     return status;
 }
 
-EsStatus es_run_view_network(EsRunView *view, json_t **network) {
-    char path[4200];
+// The path of a file of the network that the run has kept.
+static void write_network_path(const EsRunView *view, const char *name, char path[4200]) {
     const char *database = es_run_database_path(view->database), *slash = strrchr(database, '/');
     int n_folder = slash != NULL ? (int)(slash - database) : 0;
-    snprintf(path, sizeof path, "%.*s%snetworks/1/network.json", n_folder, database,
-             n_folder > 0 ? "/" : "");
+    snprintf(path, 4200, "%.*s%snetworks/1/%s", n_folder, database, n_folder > 0 ? "/" : "", name);
+}
+
+EsStatus es_run_view_network(EsRunView *view, json_t **network) {
+    char path[4200];
+    write_network_path(view, "network.json", path);
     *network = NULL;
     EsStatus status = es_json_load(path, network);
     return status == ES_STATUS_MEMORY ? status : ES_STATUS_OK;
+}
+
+EsStatus es_run_view_confusion(EsRunView *view, json_t **confusion) {
+    char path[4200];
+    void *text = NULL;
+    size_t bytes = 0;
+    json_error_t error;
+    write_network_path(view, "confusion.json", path);
+    *confusion = NULL;
+    if (access(path, F_OK) != 0) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_file_read_all(path, CONFUSION_BYTES_MAX, &text, &bytes));
+    EsStatus status = es_json_parse("networks/1/confusion.json", text, bytes, confusion, &error);
+    es_release(text);
+    return status;
 }
 
 // --- the run ---

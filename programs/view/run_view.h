@@ -56,6 +56,10 @@ const char *es_view_table_help(int index);
 // it. *network is NULL when there is none, or it cannot be read.
 EsStatus es_run_view_network(EsRunView *view, json_t **network);
 
+// The confusions of that network, networks/1/confusion.json beside it; json_decref them. *confusion
+// is NULL when there are none; INPUT when they cannot be read.
+EsStatus es_run_view_confusion(EsRunView *view, json_t **confusion);
+
 // Reads a table; json_decref it. ARGUMENT when there is none of that name. A table that the run's
 // schema is too old for has no rows. A view remembers what it has read, and gives it again: open a
 // new one for news.

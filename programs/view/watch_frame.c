@@ -154,11 +154,12 @@ static EsStatus draw_policy(Cursor *cursor) {
 }
 
 static EsStatus draw_time(Cursor *cursor) {
-    json_t *phases = NULL, *curves = NULL;
+    json_t *phases = NULL, *curves = NULL, *utilisation = NULL;
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(read_table(cursor, "phases", &phases));
     ES_TRY_GOTO(read_table(cursor, "curves", &curves));
-    char split[256] = "";
+    ES_TRY_GOTO(read_table(cursor, "utilisation", &utilisation));
+    char split[256] = "", busy[48] = "";
     double total = 0;
     int n = es_table_n_rows(phases), last = count_rows(curves, cursor->round) - 1;
     for (int i = 0; i < n; i++) {
@@ -169,15 +170,20 @@ static EsStatus draw_time(Cursor *cursor) {
                es_column_text(phases, "phase", i),
                100 * es_column_real(phases, "total_ms", i) / fmax(total, 1e-9));
     }
+    double percent = es_column_real(utilisation, "utilisation", last);
+    if (isfinite(percent)) {
+        snprintf(busy, sizeof busy, ", %.0f %% busy", percent);
+    }
     if (last >= 0) {
         add_line(cursor, ES_LINE_TITLE, "Speed, and where time goes");
-        add_line(cursor, ES_LINE_PLAIN, "%.2f s a round, %.0f steps/s  %s",
+        add_line(cursor, ES_LINE_PLAIN, "%.2f s a round, %.0f steps/s%s  %s",
                  es_column_real(curves, "seconds", last),
-                 es_column_real(curves, "steps_per_second", last), split);
+                 es_column_real(curves, "steps_per_second", last), busy, split);
     }
 done:
     json_decref(phases);
     json_decref(curves);
+    json_decref(utilisation);
     return status;
 }
 

@@ -2,6 +2,7 @@
 // anomalies, the newest events, settings.
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -213,6 +214,8 @@ EsStatus es_panel_time(const EsPanelInput *input, EsText *html) {
         ES_TRY(es_panel_draw_curve(input, html, "curves", "images_per_second", "Training images",
                                    "per second", 1));
     }
+    ES_TRY(es_panel_draw_curve(input, html, "utilisation", "utilisation",
+                               "How busy the processors were", "% of wall clock times threads", 1));
     for (int i = 0; i < input->n_views; i++) {
         es_text_add_string(html, "<div>");
         if (input->n_views > 1) {
@@ -293,12 +296,118 @@ static const char *breaker_name(double state) {
     return state == 1 ? "closed" : state == 2 ? "open" : state == 3 ? "half open" : "not recorded";
 }
 
+static int compare_reals(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// Nearest-rank percentiles of a column's finite numbers; NaN when there are none.
+static EsStatus find_percentiles(const json_t *table, const char *column, double *p50,
+                                 double *p95) {
+    int n_rows = es_table_n_rows(table), n = 0;
+    double *numbers = NULL;
+    ES_TRY(es_allocate(sizeof *numbers * (size_t)ES_MAX(n_rows, 1), (void **)&numbers));
+    for (int i = 0; i < n_rows; i++) {
+        double value = es_column_real(table, column, i);
+        if (isfinite(value)) {
+            numbers[n++] = value;
+        }
+    }
+    qsort(numbers, (size_t)n, sizeof *numbers, compare_reals);
+    *p50 = n > 0 ? numbers[(int)ceil(0.5 * n) - 1] : NAN;
+    *p95 = n > 0 ? numbers[(int)ceil(0.95 * n) - 1] : NAN;
+    es_release(numbers);
+    return ES_STATUS_OK;
+}
+
+// A row of the table of rails; a value that is missing was not measured.
+static void draw_rail(EsText *html, const char *title, const char *words, double value,
+                      const char *unit, double budget, const char *metric) {
+    es_html_print(html, "<tr><th scope=\"row\">%s</th>", title);
+    if (words != NULL && isfinite(value)) {
+        es_html_print(html, "<td class=\"number\">%s</td>", words);
+    } else if (isfinite(value)) {
+        es_text_add_string(html, "<td class=\"number\">");
+        es_html_number(html, value, 4);
+        es_html_print(html, "%s%s</td>", unit[0] != '\0' ? " " : "", unit);
+    } else {
+        es_text_add_string(html, "<td class=\"number missing\">not measured</td>");
+    }
+    es_text_add_string(html, "<td class=\"number\">");
+    if (isfinite(budget)) {
+        es_html_number(html, budget, 4);
+        es_html_print(html, "%s%s", unit[0] != '\0' ? " " : "", unit);
+    }
+    es_html_print(html, "</td><td>%s</td></tr>\n", metric);
+}
+
+static EsStatus draw_latencies(const EsRunView *view, const json_t *epochs, EsText *html) {
+    double p50, p95, budget = setting_of(view, "epoch_budget_ms");
+    ES_TRY(find_percentiles(epochs, "latency_ms", &p50, &p95));
+    draw_rail(html, "epoch, p50", NULL, p50, "ms", budget, "tolaria.training.latency_ms");
+    draw_rail(html, "epoch, p95", NULL, p95, "ms", budget, "tolaria.training.latency_ms");
+    budget = setting_of(view, "hook_budget_ms");
+    ES_TRY(find_percentiles(epochs, "hook_ms", &p50, &p95));
+    draw_rail(html, "controller, p50", NULL, p50, "ms", budget, "tolaria.epoch_hook.latency_ms");
+    draw_rail(html, "controller, p95", NULL, p95, "ms", budget, "tolaria.epoch_hook.latency_ms");
+    return ES_STATUS_OK;
+}
+
+static const char *level_name(double level) {
+    static const char *const names[] = {"1, notice", "2, elevated", "3, conservative", "4, halt"};
+    return level >= 1 && level <= 4 ? names[(int)level - 1] : NULL;
+}
+
+// The state of everything that the rails watch, each with its name in telemetry.
+static EsStatus draw_state(const EsRunView *view, const json_t *epochs, const json_t *metrics,
+                           EsText *html) {
+    static const struct {
+        const char *title, *metric, *unit;
+    } rows[] = {
+        {"failed epochs", "tolaria.epochs.failed", ""},
+        {"late decisions", "tolaria.timeout.tamiyo_total", ""},
+        {"late preparations of seeds", "tolaria.timeout.kasmina_total", ""},
+        {"rollbacks from memory", "tolaria.rollback.fast_hits_total", ""},
+        {"rollbacks without a state in memory", "tolaria.rollback.fast_misses_total", ""},
+        {"restores that failed", "tolaria.rollback.failures_total", ""},
+        {"restores that were late", "tolaria.rollback.deadline_exceeded_total", ""},
+        {"living seeds", "kasmina.seeds.active", ""},
+        {"compiled step", "tolaria.train.compile_enabled", ""},
+        {"captured step", "tolaria.train.graph_enabled", ""},
+        {"warm-up left", "tolaria.compile_warmup_remaining", "batches"},
+        {"prefetches under way", "kasmina.prefetch.inflight", ""},
+        {"conflicts of gradients", "tolaria.grad_agg.conflict_ratio", ""},
+        {"share of the teacher", "tolaria.grad_agg.teacher_share", ""},
+    };
+    int last = es_table_n_rows(epochs) - 1;
+    double breaker = es_column_real(epochs, "breaker", last);
+    double careful = es_column_real(epochs, "is_conservative", last);
+    double level = metric_of(metrics, "tolaria.emergency.level");
+    es_panel_begin_table(html, "State of the rails", "rail|#now|#budget|metric");
+    ES_TRY(draw_latencies(view, epochs, html));
+    draw_rail(html, "breaker", breaker_name(breaker), breaker, "", NAN, "tolaria.breaker.state");
+    draw_rail(html, "mode", careful == 1 ? "conservative" : "normal", careful, "", NAN,
+              "tolaria.mode.conservative");
+    draw_rail(html, "emergency level, of 4", level_name(level), level, "", NAN,
+              "tolaria.emergency.level");
+    double restore_ms = metric_of(metrics, "tolaria.rollback.restore_latency_ms");
+    draw_rail(html, "last rollback", restore_ms == 0 ? "none yet" : NULL, restore_ms, "ms",
+              setting_of(view, "rollback_deadline_ms"), "tolaria.rollback.restore_latency_ms");
+    for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
+        draw_rail(html, rows[i].title, NULL, metric_of(metrics, rows[i].metric), rows[i].unit, NAN,
+                  rows[i].metric);
+    }
+    es_panel_end_table(html);
+    return ES_STATUS_OK;
+}
+
 static void draw_metrics(const json_t *table, EsText *html) {
     int n = es_table_n_rows(table), n_shown = 0;
     es_panel_begin_table(html, "Newest metrics", "metric|seed|#value");
     for (int i = 0; i < n; i++) {
         const char *name = es_column_text(table, "name", i);
-        if (strncmp(name, "tolaria.", 8) == 0 || strncmp(name, "esper.fit.", 10) == 0) {
+        if (strncmp(name, "tolaria.", 8) == 0 || strncmp(name, "kasmina.", 8) == 0 ||
+            strncmp(name, "esper.fit.", 10) == 0) {
             es_text_add_string(html, "<tr>");
             es_panel_cell(html, name);
             es_panel_cell(html, es_column_text(table, "seed_id", i));
@@ -319,30 +428,23 @@ EsStatus es_panel_rails(const EsPanelInput *input, EsText *html) {
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(es_run_view_read(view, "epochs", &input->question, &epochs));
     ES_TRY_GOTO(es_run_view_read(view, "newest_metrics", &input->question, &metrics));
-    int last = es_table_n_rows(epochs) - 1;
-    if (last < 0) {
+    if (es_table_n_rows(epochs) == 0) {
         es_html_empty(html,
                       "This fit runs without rails: with them (configuration section [rails]) "
                       "the latency of epochs, the circuit breaker and the mode appear here.");
     } else {
-        es_text_add_string(html, "<dl class=\"facts\">\n");
-        add_text_entry(html, "breaker", breaker_name(es_column_real(epochs, "breaker", last)));
-        add_text_entry(html, "mode",
-                       es_column_real(epochs, "is_conservative", last) == 1 ? "conservative"
-                                                                            : "normal");
-        add_number_entry(html, "failed epochs", es_column_real(epochs, "n_failed", last), 6, "");
-        add_number_entry(html, "emergency level", metric_of(metrics, "tolaria.emergency.level"), 2,
-                         "");
-        add_number_entry(html, "epoch, p50", metric_of(metrics, "esper.fit.epoch_p50_ms"), 4,
-                         " ms");
-        add_number_entry(html, "epoch, p95", metric_of(metrics, "esper.fit.epoch_p95_ms"), 4,
-                         " ms");
-        es_text_add_string(html, "</dl><div class=\"charts\">\n");
+        ES_TRY_GOTO(draw_state(view, epochs, metrics, html));
+        es_text_add_string(html, "<div class=\"charts\">\n");
         ES_TRY_GOTO(draw_latency(epochs, "latency_ms", "Latency of an epoch",
                                  setting_of(view, "epoch_budget_ms"), html));
         ES_TRY_GOTO(draw_latency(epochs, "hook_ms", "Latency of the controller",
                                  setting_of(view, "hook_budget_ms"), html));
         es_text_add_string(html, "</div>\n");
+        ES_TRY_GOTO(es_panel_draw_seeds(view, &input->question, "weight", "Weight of its seeds",
+                                        "by stage and alpha, 0 to 1", html));
+        es_text_add_string(html,
+                           "<p class=\"note\">Seeds of the candidate that is looked at: alpha "
+                           "is kasmina.seed.alpha, the weight is in seed_measured.</p>\n");
     }
     ES_TRY_GOTO(draw_rail_events(view, &input->question, html));
     draw_metrics(metrics, html);

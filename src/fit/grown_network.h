@@ -109,6 +109,8 @@ void es_grown_seeds_list(const EsGrowth *growth, int64_t env, EsGrownSpec *spec,
 #define ES_NETWORK_TENSORS_FILE "network.safetensors"
 #define ES_NETWORK_BEFORE_FILE  "network.before.safetensors" // while both are being replaced
 #define ES_NETWORK_JSON_FILE    "network.json"
+// confusions of the network, written by network_report.h; may be missing
+#define ES_NETWORK_CONFUSION_FILE "confusion.json"
 
 // Writes network.safetensors and network.json into a folder that exists, in place of those that are
 // there: one that is killed meanwhile leaves the network before.
@@ -122,6 +124,9 @@ EsStatus es_grown_network_replace(const char *folder, const EsHeldFiles *files);
 
 // Writes both files as they are, into a folder that has no network: a checkpoint's.
 EsStatus es_grown_network_write(const EsGrownNetwork *network, const char *folder);
+
+// The hash of its tensors, by which files that belong to it know it.
+EsStatus es_grown_network_hash(const EsGrownNetwork *network, char hash[ES_SHA256_TEXT_BYTES]);
 
 // `path` is the folder, one of the two files, or a run folder, whose best network is taken. The
 // files are not trusted: INPUT names the entry that is missing, out of range or does not fit.

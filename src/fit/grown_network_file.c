@@ -134,19 +134,35 @@ static int is_filed(const EsValue *value) {
     return value->role == ES_ROLE_PARAMETER || value->role == ES_ROLE_STATE;
 }
 
+// The tensors of the file; es_release them.
+static EsStatus list_tensors(const EsGrownNetwork *network, EsNamedTensor **tensors, int *n) {
+    const EsGraph *graph = network->single.graph;
+    *n = 0;
+    ES_TRY(es_allocate(sizeof **tensors * (size_t)graph->n_values, (void **)tensors));
+    for (EsValueId v = 0; v < graph->n_values; v++) {
+        if (is_filed(&graph->values[v])) {
+            (*tensors)[(*n)++] = (EsNamedTensor){graph->values[v].name, filed_tensor(network, v)};
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_grown_network_hash(const EsGrownNetwork *network, char hash[ES_SHA256_TEXT_BYTES]) {
+    EsNamedTensor *tensors = NULL;
+    int n = 0;
+    ES_TRY(list_tensors(network, &tensors, &n));
+    EsStatus status = es_safetensors_hash(tensors, n, hash);
+    es_release(tensors);
+    return status;
+}
+
 // `hash` receives that of the tensors.
 static EsStatus save_tensors(const EsGrownNetwork *network, const char *path,
                              char hash[ES_SHA256_TEXT_BYTES]) {
-    const EsGraph *graph = network->single.graph;
     const EsMetadata metadata[] = {{"format", FORMAT}, {ES_TENSORS_HASH, hash}};
     EsNamedTensor *tensors = NULL;
     int n = 0;
-    ES_TRY(es_allocate(sizeof *tensors * (size_t)graph->n_values, (void **)&tensors));
-    for (EsValueId v = 0; v < graph->n_values; v++) {
-        if (is_filed(&graph->values[v])) {
-            tensors[n++] = (EsNamedTensor){graph->values[v].name, filed_tensor(network, v)};
-        }
-    }
+    ES_TRY(list_tensors(network, &tensors, &n));
     EsStatus status = es_safetensors_hash(tensors, n, hash);
     if (status == ES_STATUS_OK) {
         status = es_safetensors_save(path, tensors, n, metadata, (int)ES_COUNT_OF(metadata));

@@ -1,9 +1,13 @@
-// Scores of a network on labelled samples, and the drawing of its layers.
+// Scores of a network on labelled samples, the file of its confusions, and the drawing of its
+// layers.
 #include "fit/network_report.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/statistics.h"
 #include "growth/host/blueprint.h"
@@ -53,6 +57,30 @@ EsStatus es_network_check_data(const EsGrownNetwork *network, const EsDataset *d
     return ES_STATUS_OK;
 }
 
+// softmax of the logits at its largest
+static double probability_of(const float *logits, int n, int largest) {
+    double sum = 0;
+    for (int k = 0; k < n; k++) {
+        sum += exp((double)logits[k] - (double)logits[largest]);
+    }
+    return 1 / sum;
+}
+
+// Keeps the mistake among the most probable ones; samples come in their order.
+static void keep_mistake(EsNetworkScore *score, EsMistake mistake) {
+    int at = score->n_mistakes;
+    while (at > 0 && score->mistakes[at - 1].probability < mistake.probability) {
+        at--;
+    }
+    if (at < ES_MISTAKES_KEPT && mistake.probability > 0) { // not where a logit is not a number
+        int n_moved = ES_MIN(score->n_mistakes, ES_MISTAKES_KEPT - 1) - at;
+        memmove(&score->mistakes[at + 1], &score->mistakes[at],
+                sizeof mistake * (size_t)ES_MAX(n_moved, 0));
+        score->mistakes[at] = mistake;
+        score->n_mistakes = ES_MIN(score->n_mistakes + 1, ES_MISTAKES_KEPT);
+    }
+}
+
 static EsStatus count_samples(EsGrownNetwork *network, EsThreadPool *pool, const EsDataset *dataset,
                               const EsSplit *split, float *logits, EsNetworkScore *score) {
     int64_t first = es_split_first(dataset, split);
@@ -66,9 +94,14 @@ static EsStatus count_samples(EsGrownNetwork *network, EsThreadPool *pool, const
             network, pool, is_rows ? ES_INPUT_NORMALISED : ES_INPUT_BYTES, inputs, n, logits));
         for (int64_t i = 0; i < n; i++) {
             int label = split->labels[at + i];
-            int found = find_largest(logits + i * score->n_classes, score->n_classes);
+            const float *own = logits + i * score->n_classes;
+            int found = find_largest(own, score->n_classes);
             score->confused[(int64_t)label * score->n_classes + found]++;
             score->n_correct += label == found;
+            if (label != found) {
+                double probability = probability_of(own, score->n_classes, found);
+                keep_mistake(score, (EsMistake){at + i, label, found, probability});
+            }
         }
     }
     return ES_STATUS_OK;
@@ -102,6 +135,178 @@ done:
 void es_network_score_destroy(EsNetworkScore *score) {
     es_release(score->confused);
     score->confused = NULL;
+}
+
+// --- the file of confusions ---
+
+#define CONFUSION_FORMAT "esper.confusion.1"
+#define PICTURE_SIDE     64 // pixels; larger images are averaged
+#define PICTURE_BYTES    ((size_t)ES_DATASET_MAX_CHANNELS * PICTURE_SIDE * PICTURE_SIDE)
+#define COLUMNS_SHOWN    8
+
+// Room for a picture and its text.
+typedef struct PictureRoom {
+    uint8_t bytes[PICTURE_BYTES];
+    char text[(PICTURE_BYTES + 2) / 3 * 4];
+} PictureRoom;
+
+// The first n bytes in base64, with padding, as a new text of JSON.
+static json_t *base64_json(PictureRoom *room, size_t n) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const uint8_t *bytes = room->bytes;
+    char *text = room->text;
+    size_t length = 0;
+    for (size_t i = 0; i < n; i += 3) {
+        uint32_t bits = (uint32_t)bytes[i] << 16 | (i + 1 < n ? (uint32_t)bytes[i + 1] << 8 : 0) |
+                        (i + 2 < n ? (uint32_t)bytes[i + 2] : 0);
+        text[length++] = digits[bits >> 18];
+        text[length++] = digits[bits >> 12 & 63];
+        text[length++] = digits[bits >> 6 & 63];
+        text[length++] = digits[bits & 63];
+    }
+    for (size_t k = length - (3 - n % 3) % 3; k < length; k++) {
+        text[k] = '=';
+    }
+    return json_stringn(text, length);
+}
+
+// An image of the data set in at most PICTURE_SIDE pixels a side: means of squares.
+typedef struct Picture {
+    int factor, height, width;
+} Picture;
+
+static Picture picture_of(const EsDataset *dataset) {
+    int factor = (ES_MAX(dataset->height, dataset->width) + PICTURE_SIDE - 1) / PICTURE_SIDE;
+    return (Picture){factor, ES_MAX(dataset->height / factor, 1),
+                     ES_MAX(dataset->width / factor, 1)};
+}
+
+static uint8_t mean_of_square(const EsDataset *dataset, const uint8_t *plane, Picture picture,
+                              int row, int column) {
+    int f = picture.factor, sum = 0, n = 0;
+    for (int y = row * f; y < ES_MIN((row + 1) * f, dataset->height); y++) {
+        for (int x = column * f; x < ES_MIN((column + 1) * f, dataset->width); x++) {
+            sum += plane[y * dataset->width + x];
+            n++;
+        }
+    }
+    return (uint8_t)((sum + n / 2) / n);
+}
+
+static json_t *pixels_json(const EsDataset *dataset, const uint8_t *image, PictureRoom *room) {
+    Picture picture = picture_of(dataset);
+    size_t n = 0;
+    for (int c = 0; c < dataset->n_channels; c++) {
+        const uint8_t *plane = image + (size_t)c * (size_t)dataset->height * (size_t)dataset->width;
+        for (int y = 0; y < picture.height; y++) {
+            for (int x = 0; x < picture.width; x++) {
+                room->bytes[n++] = mean_of_square(dataset, plane, picture, y, x);
+            }
+        }
+    }
+    return base64_json(room, n);
+}
+
+// The columns that lie farthest from their mean, in deviations, in their order and as measured.
+static json_t *values_json(const EsDataset *dataset, const float *row) {
+    int shown[COLUMNS_SHOWN], n_shown = 0;
+    json_t *values = json_array();
+    for (int c = 0; c < dataset->n_channels; c++) {
+        int at = ES_MIN(n_shown, COLUMNS_SHOWN - 1);
+        if (n_shown == COLUMNS_SHOWN && fabsf(row[c]) <= fabsf(row[shown[at]])) {
+            continue;
+        }
+        for (; at > 0 && fabsf(row[shown[at - 1]]) < fabsf(row[c]); at--) {
+            shown[at] = shown[at - 1];
+        }
+        shown[at] = c;
+        n_shown = ES_MIN(n_shown + 1, COLUMNS_SHOWN);
+    }
+    for (int c = 0; c < dataset->n_channels && (int)json_array_size(values) < n_shown; c++) {
+        for (int i = 0; i < n_shown; i++) {
+            if (shown[i] == c) {
+                double value = (double)row[c] * (double)dataset->column_std[c] +
+                               (double)dataset->column_mean[c];
+                json_t *entry =
+                    json_pack("{s:i, s:o}", "column", c, "value", es_json_number(value));
+                if (dataset->column_names != NULL) {
+                    json_object_set_new(entry, "name", json_string(dataset->column_names[c]));
+                }
+                json_array_append_new(values, entry);
+            }
+        }
+    }
+    return values;
+}
+
+static json_t *mistakes_json(const EsDataset *dataset, const EsSplit *split,
+                             const EsNetworkScore *score, PictureRoom *room) {
+    int64_t first = es_split_first(dataset, split);
+    json_t *list = json_array();
+    for (int i = 0; i < score->n_mistakes; i++) {
+        const EsMistake *mistake = &score->mistakes[i];
+        json_t *entry = json_pack("{s:I, s:i, s:i, s:f}", "index", (json_int_t)mistake->index,
+                                  "label", mistake->label, "predicted", mistake->found,
+                                  "probability", mistake->probability);
+        if (dataset->kind == ES_DATASET_ROWS) {
+            const float *row = dataset->rows + (first + mistake->index) * dataset->n_channels;
+            json_object_set_new(entry, "values", values_json(dataset, row));
+        } else {
+            const uint8_t *image = split->images + (size_t)mistake->index * dataset->image_bytes;
+            json_object_set_new(entry, "pixels", pixels_json(dataset, image, room));
+        }
+        json_array_append_new(list, entry);
+    }
+    return list;
+}
+
+// Cells of the matrix that are not 0, by rows: [label, predicted, samples].
+static json_t *cells_json(const EsNetworkScore *score) {
+    json_t *cells = json_array();
+    for (int i = 0; i < score->n_classes; i++) {
+        for (int j = 0; j < score->n_classes; j++) {
+            int64_t n = score->confused[(int64_t)i * score->n_classes + j];
+            if (n > 0) {
+                json_array_append_new(cells, json_pack("[i, i, I]", i, j, (json_int_t)n));
+            }
+        }
+    }
+    return cells;
+}
+
+EsStatus es_network_write_confusion(const EsGrownNetwork *network, const EsDataset *dataset,
+                                    const EsSplit *split, const char *split_name,
+                                    const EsNetworkScore *score, const char *folder) {
+    char path[4096], hash[ES_SHA256_TEXT_BYTES], *text = NULL;
+    PictureRoom *room = NULL;
+    if (snprintf(path, sizeof path, "%s/" ES_NETWORK_CONFUSION_FILE, folder) >= (int)sizeof path) {
+        return ES_FAIL(ARGUMENT, "the path %.100s... is too long", folder);
+    }
+    ES_TRY(es_grown_network_hash(network, hash));
+    ES_TRY(es_allocate(sizeof *room, (void **)&room));
+    json_t *classes = json_array(), *root = json_object();
+    for (int k = 0; k < score->n_classes; k++) {
+        json_array_append_new(classes, json_string(network->spec.class_names[k]));
+    }
+    json_object_set_new(root, "format", json_string(CONFUSION_FORMAT));
+    json_object_set_new(root, "tensors_sha256", json_string(hash));
+    json_object_set_new(root, "split", json_string(split_name));
+    json_object_set_new(root, "samples", json_integer((json_int_t)score->n));
+    json_object_set_new(root, "correct", json_integer((json_int_t)score->n_correct));
+    json_object_set_new(root, "classes", classes);
+    json_object_set_new(root, "cells", cells_json(score));
+    if (dataset->kind == ES_DATASET_IMAGES) {
+        Picture picture = picture_of(dataset);
+        json_object_set_new(root, "picture",
+                            json_pack("{s:i, s:i, s:i}", "channels", dataset->n_channels, "height",
+                                      picture.height, "width", picture.width));
+    }
+    json_object_set_new(root, "mistakes", mistakes_json(dataset, split, score, room));
+    es_release(room);
+    ES_TRY(es_json_dump(path, root, JSON_COMPACT | JSON_REAL_PRECISION(6), &text));
+    EsStatus status = es_file_write_all(path, text, strlen(text));
+    free(text);
+    return status;
 }
 
 // --- drawing ---

@@ -48,6 +48,8 @@ struct EsRun {
     double score, best_score; // of the last round, of all checkpoints
     int64_t session_start_ns, round_start_ns;
     double round_seconds;   // of the last round, 0 = not known yet
+    double processor_start; // seconds of the process when the round began; NaN: not known
+    int n_threads;          // that the work may use
     double unsaved_seconds; // of the rounds since the newest checkpoint
     double save_seconds;    // of the last save, on the writer thread
     int is_spoiled;         // by the last round: it is not saved

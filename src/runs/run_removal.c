@@ -166,7 +166,7 @@ static int is_number(const char *name) {
 
 static int is_network_file(const EsFolderEntry *entry) {
     static const char *const names[] = {ES_NETWORK_TENSORS_FILE, ES_NETWORK_JSON_FILE,
-                                        ES_NETWORK_BEFORE_FILE};
+                                        ES_NETWORK_BEFORE_FILE, ES_NETWORK_CONFUSION_FILE};
     return entry->kind == ES_FOLDER_ENTRY_FILE &&
            is_or_becomes(entry->name, names, ES_COUNT_OF(names));
 }

@@ -2,10 +2,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/range_check.h"
 #include "base/words.h"
@@ -196,6 +198,7 @@ static void emit_metrics(EsRun *run, EsEventTime time, const EsRoundCompletedEve
         es_metric("esper.round.rolling_accuracy", round->rolling_accuracy),
         es_metric("esper.round.loss", round->loss),
         es_metric("esper.round.seconds", round->seconds),
+        es_metric("esper.round.utilisation", round->utilisation),
         es_metric("esper.round.seeds",
                   round->n_seeds == ES_MISSING_INT ? es_missing_real() : (double)round->n_seeds),
         es_metric("esper.round.fossils", round->n_fossils == ES_MISSING_INT
@@ -256,9 +259,26 @@ static void emit_memory(EsRun *run, EsEventTime time, const EsRoundReport *repor
     es_anomaly_check_memory(&run->detector, &health, (double)es_clock_ns() * 1e-9, &run->anomalies);
 }
 
+// Processor time of the process so far, all its threads; missing where the system does not say.
+static double processor_seconds(void) {
+    struct timespec used;
+    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0
+               ? (double)used.tv_sec + 1e-9 * (double)used.tv_nsec
+               : es_missing_real();
+}
+
+// Threads that wait by spinning count as busy, and those of telemetry count, too: a round may have
+// more than 100 percent.
+static double utilisation_of(const EsRun *run, double seconds) {
+    double used = processor_seconds() - run->processor_start;
+    return isfinite(used) && seconds > 0 ? 100 * used / (seconds * run->n_threads)
+                                         : es_missing_real();
+}
+
 static void emit_round(EsRun *run, const EsRoundReport *report, double seconds) {
     EsEventTime time = {.round = run->n_rounds_done, .step = -1};
     int has_images = report->n_images != ES_MISSING_INT;
+    double utilisation = utilisation_of(run, seconds);
     emit_memory(run, time, report);
     double rolling_accuracy = check_round(run, time, report->accuracy);
     EsRoundCompletedEvent row = {
@@ -275,6 +295,7 @@ static void emit_round(EsRun *run, const EsRoundReport *report, double seconds) 
         .seconds = seconds,
         .steps_per_second = (double)report->n_steps / seconds,
         .images_per_second = has_images ? (double)report->n_images / seconds : es_missing_real(),
+        .utilisation = utilisation,
         .state_hash = report->state_hash[0] != '\0' ? report->state_hash : NULL,
         .total_steps = run->n_steps};
     es_emit_round_completed(run->hub, time, &row, 1);
@@ -761,11 +782,14 @@ static void warn_spoiled(const EsRun *run) {
 
 EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
     ES_ASSERT(run->is_started);
+    int n_asked = run->options.settings->n_threads;
+    run->n_threads = n_asked > 0 ? n_asked : es_processor_count();
     EsStatus status = begin_rounds(run, work);
     while (status == ES_STATUS_OK && has_rounds_left(run, work) && !es_run_must_stop(run)) {
         EsRoundReport report;
         es_round_report_reset(&report);
         run->round_start_ns = es_clock_ns();
+        run->processor_start = processor_seconds();
         status = work->round(work->context, run, run->n_rounds_done + 1, &report);
         status = status == ES_STATUS_OK ? end_round(run, work, &report) : status;
         add_round_time(run, run->round_start_ns);

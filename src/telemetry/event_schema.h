@@ -127,6 +127,7 @@
     C(REAL, seconds, "of the round")                                                               \
     C(REAL, steps_per_second, "environment steps")                                                 \
     C(REAL, images_per_second, "training images")                                                  \
+    C(REAL, utilisation, "percent: processor time of the process over wall clock times threads")   \
     C(TEXT, state_hash, "of every bit the run holds at its end; equal runs have equal ones")       \
     C(INT, total_steps, "environment steps of the run so far; missing when not known")
 #define ES_EVALUATION_PROGRESSED_COLUMNS(C)                                                        \

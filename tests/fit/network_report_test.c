@@ -2,8 +2,10 @@
 // drawing, whose numbers add up.
 #include "fit/network_report.h"
 
+#include "base/json.h"
 #include "fit/random_network.h"
 #include "growth/growing_host.h"
+#include "temp_folder.h"
 
 // --- scores ---
 
@@ -95,6 +97,151 @@ TEST(other_data_is_refused) {
     dataset.kind = ES_DATASET_IMAGES;
     EXPECT_STATUS(es_network_check_data(network, &dataset, "data"), OK);
     destroy_small_dataset(&dataset);
+    es_grown_network_destroy(network);
+}
+
+// --- the file of confusions ---
+
+static int compare_down(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+TEST(the_surest_mistakes_are_kept) {
+    EsGrownNetwork *network = random_network(0);
+    EsDataset dataset;
+    EsNetworkScore score;
+    int64_t n_wrong = 0;
+    label_images(network, &dataset, &n_wrong);
+    int K = network->spec.host.n_classes, n = 0;
+    float *logits = malloc(sizeof *logits * SAMPLES * (size_t)K);
+    double *sure = malloc(sizeof *sure * SAMPLES);
+    REQUIRE_OK(
+        es_grown_network_predict(network, NULL, ES_INPUT_BYTES, dataset.images, SAMPLES, logits));
+    for (int64_t i = 6; i < SAMPLES; i += 7) {
+        double sum = 0, most = -INFINITY;
+        for (int k = 0; k < K; k++) {
+            most = fmax(most, (double)logits[i * K + k]);
+        }
+        for (int k = 0; k < K; k++) {
+            sum += exp((double)logits[i * K + k] - most);
+        }
+        sure[n++] = 1 / sum;
+    }
+    qsort(sure, (size_t)n, sizeof *sure, compare_down);
+    REQUIRE_OK(es_network_score(network, NULL, &dataset, &dataset.test, &score));
+    EXPECT(n > ES_MISTAKES_KEPT);
+    EXPECT_EQ(score.n_mistakes, ES_MISTAKES_KEPT);
+    for (int i = 0; i < score.n_mistakes; i++) {
+        const EsMistake *mistake = &score.mistakes[i];
+        EXPECT_EQ(mistake->index % 7, 6);
+        EXPECT_EQ(mistake->label, dataset.labels[mistake->index]);
+        EXPECT_EQ((mistake->found + 1) % K, mistake->label);
+        EXPECT_NEAR(mistake->probability, sure[i], 1e-12);
+    }
+    free(sure);
+    free(logits);
+    es_network_score_destroy(&score);
+    destroy_small_dataset(&dataset);
+    es_grown_network_destroy(network);
+}
+
+static json_t *write_and_read(const EsGrownNetwork *network, const EsDataset *dataset,
+                              const EsNetworkScore *score) {
+    json_t *root = NULL;
+    REQUIRE_OK(
+        es_network_write_confusion(network, dataset, &dataset->test, "test", score, temp_folder()));
+    REQUIRE_OK(es_json_load(temp_path(ES_NETWORK_CONFUSION_FILE), &root));
+    return root;
+}
+
+// Images of 130 x 130 pixels become pictures of 43 x 43, of 3 x 3 means each.
+TEST(confusions_of_large_images) {
+    enum { SIDE = 130, SMALL = 43 };
+    EsGrownNetwork *network = random_network(0);
+    char hash[ES_SHA256_TEXT_BYTES];
+    int K = network->spec.host.n_classes;
+    EsDataset dataset;
+    begin_gray_dataset(&dataset, "large", SIDE, K, 2);
+    memset(dataset.images, 7, 2 * dataset.image_bytes);
+    uint8_t *second = dataset.images + dataset.image_bytes;
+    second[0] = 100; // of the first square, whose mean is (100 + 8 * 7) / 9 = 17.3
+    dataset.test = (EsSplit){dataset.images, dataset.labels, 2};
+    int64_t *confused = calloc((size_t)K * (size_t)K, sizeof *confused);
+    confused[0] = 1;
+    confused[1] = 1; // of class 0, taken for class 1
+    const EsNetworkScore score = {.n = 2,
+                                  .n_correct = 1,
+                                  .n_classes = K,
+                                  .confused = confused,
+                                  .mistakes = {{1, 0, 1, 0.875}},
+                                  .n_mistakes = 1};
+    json_t *root = write_and_read(network, &dataset, &score);
+    REQUIRE_OK(es_grown_network_hash(network, hash));
+    EXPECT_TEXT(json_string_value(json_object_get(root, "tensors_sha256")), hash);
+    EXPECT_TEXT(json_string_value(json_object_get(root, "split")), "test");
+    EXPECT_EQ(json_array_size(json_object_get(root, "classes")), (size_t)K);
+    char *cells = json_dumps(json_object_get(root, "cells"), JSON_COMPACT);
+    EXPECT_TEXT(cells, "[[0,0,1],[0,1,1]]");
+    free(cells);
+    const json_t *picture = json_object_get(root, "picture");
+    EXPECT_EQ(json_integer_value(json_object_get(picture, "height")), SMALL);
+    EXPECT_EQ(json_integer_value(json_object_get(picture, "width")), SMALL);
+    const json_t *mistake = json_array_get(json_object_get(root, "mistakes"), 0);
+    EXPECT_NEAR(json_number_value(json_object_get(mistake, "probability")), 0.875, 1e-9);
+    const char *pixels = json_string_value(json_object_get(mistake, "pixels"));
+    EXPECT_EQ(strlen(pixels), (size_t)(SMALL * SMALL + 2) / 3 * 4);
+    EXPECT(strncmp(pixels, "EQcHBwcH", 8) == 0);          // 17, 7, 7, 7, 7, 7
+    EXPECT_TEXT(pixels + strlen(pixels) - 8, "BwcHBw=="); // 1849 bytes: two of padding
+    json_decref(root);
+    free(confused);
+    destroy_small_dataset(&dataset);
+    es_grown_network_destroy(network);
+}
+
+// Of ten columns the eight that lie farthest from their mean, as they were measured.
+TEST(confusions_of_rows) {
+    EsGrownNetwork *network = random_network(0);
+    float rows[2][10] = {{0}, {3, -2, 0.5f, 4, -5, 6, 7, -0.25f, 9, 10}}, mean[10], std[10];
+    const char *names[10] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "<j>"};
+    uint16_t labels[2] = {0, 0};
+    int64_t *confused =
+        calloc((size_t)network->spec.host.n_classes * (size_t)network->spec.host.n_classes,
+               sizeof *confused);
+    for (int c = 0; c < 10; c++) {
+        mean[c] = 100;
+        std[c] = 2;
+    }
+    const EsDataset dataset = {.kind = ES_DATASET_ROWS,
+                               .n_channels = 10,
+                               .rows = rows[0],
+                               .labels = labels,
+                               .test = {.labels = labels, .count = 2},
+                               .column_mean = mean,
+                               .column_std = std,
+                               .column_names = names};
+    const EsNetworkScore score = {.n = 2,
+                                  .n_correct = 1,
+                                  .n_classes = network->spec.host.n_classes,
+                                  .confused = confused,
+                                  .mistakes = {{1, 0, 1, 0.5}},
+                                  .n_mistakes = 1};
+    json_t *root = write_and_read(network, &dataset, &score);
+    const json_t *mistake = json_array_get(json_object_get(root, "mistakes"), 0);
+    const json_t *values = json_object_get(mistake, "values");
+    static const int shown[8] = {0, 1, 3, 4, 5, 6, 8, 9};
+    EXPECT_EQ(json_array_size(values), (size_t)8);
+    for (size_t i = 0; i < 8; i++) {
+        const json_t *value = json_array_get(values, i);
+        EXPECT_EQ(json_integer_value(json_object_get(value, "column")), shown[i]);
+        EXPECT_TEXT(json_string_value(json_object_get(value, "name")), names[shown[i]]);
+        EXPECT_NEAR(json_number_value(json_object_get(value, "value")),
+                    100 + 2 * (double)rows[1][shown[i]], 1e-4);
+    }
+    EXPECT(json_object_get(root, "picture") == NULL);
+    EXPECT(json_object_get(mistake, "pixels") == NULL);
+    json_decref(root);
+    free(confused);
     es_grown_network_destroy(network);
 }
 

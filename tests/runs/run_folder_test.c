@@ -305,6 +305,8 @@ static void fill_run(const char *name) {
         "evaluation.json.77-0.tmp",
         "comparison.json",
         "networks/1/network.json",
+        "networks/1/confusion.json",
+        "networks/1/confusion.json.77-0.tmp",
         "networks/1/network.safetensors.77-0.tmp",
         "tensorboard/events.out.tfevents.1.host.2.0",
         "tensorboard/env_steps/events.out.tfevents.1.host.2.0",

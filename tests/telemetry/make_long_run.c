@@ -31,6 +31,7 @@ static void emit_learning(EsHub *hub, EsEventTime time, double gained) {
                                   .seconds = 0.4,
                                   .steps_per_second = 300,
                                   .images_per_second = 76800,
+                                  .utilisation = 87.5,
                                   .state_hash = "0123456789abcdef"};
     EsUpdateCompletedEvent update = {.policy_loss = 0.1,
                                      .value_loss = 2 + wave(round, 11),

@@ -212,7 +212,8 @@ static inline EsStatus send_outcomes(EsSink *sink, int64_t round) {
                                   .n_images = 7680,
                                   .seconds = 0.5,
                                   .steps_per_second = 120,
-                                  .images_per_second = 15360};
+                                  .images_per_second = 15360,
+                                  .utilisation = 87.5};
     ES_TRY(send_rows(sink, ES_EVENT_EPISODE_OUTCOME, time, outcomes, 2));
     ES_TRY(send_rows(sink, ES_EVENT_UPDATE_COMPLETED, time, &update, 1));
     return send_rows(sink, ES_EVENT_ROUND_COMPLETED, time, &done, 1);

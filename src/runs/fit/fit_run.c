@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -15,6 +16,9 @@
 #include "runs/grow/grow_events.h"
 
 #define SECONDS_BETWEEN_PROGRESS 0.2
+
+// of which validation samples are put into a matrix where there are no test samples
+#define CONFUSED_CLASSES_MAX 4096
 
 // Progress of the epoch at hand, counted by the threads that train.
 typedef struct Progress {
@@ -339,7 +343,7 @@ EsStatus es_fit_run_need(EsFitRun *fit, EsRunNeed *need) {
 
 // --- the best network ---
 
-// Both files of a network on their way to the disk.
+// The files of a network on their way to the disk.
 typedef struct NetworkJob {
     EsWriterJob job;
     EsHeldFiles *files; // owned
@@ -348,7 +352,11 @@ typedef struct NetworkJob {
 
 static EsStatus write_network(EsWriterJob *job) {
     const NetworkJob *network = (const NetworkJob *)job;
+    char path[ES_RUN_PATH_BYTES + sizeof ES_NETWORK_CONFUSION_FILE];
     ES_TRY(es_folder_make(network->folder));
+    // it is of the network before; the last network of a fit brings its own
+    snprintf(path, sizeof path, "%s/" ES_NETWORK_CONFUSION_FILE, network->folder);
+    (void)unlink(path);
     return es_grown_network_replace(network->folder, network->files);
 }
 
@@ -357,8 +365,23 @@ static void destroy_network(EsWriterJob *job) {
     es_release(job);
 }
 
-// Hands a copy to the run's writer thread; one that still waits there is out of date.
-static EsStatus send_best(EsFitRun *fit) {
+// A copy of the best network's files, with its confusions where it was scored on a split.
+static EsStatus hold_best(const EsFitRun *fit, const EsSplit *split, NetworkJob *network) {
+    const EsDataset *dataset = &fit->dataset;
+    ES_TRY(es_held_files_begin(&network->files));
+    EsStatus status = es_grown_network_write(fit->search->best, network->folder);
+    if (status == ES_STATUS_OK && split != NULL) {
+        status = es_network_write_confusion(fit->search->best, dataset, split,
+                                            split == &dataset->test ? "test" : "validation",
+                                            &fit->score, network->folder);
+    }
+    es_held_files_end();
+    return status;
+}
+
+// Hands a copy to the run's writer thread; one that still waits there is out of date. `split` is
+// the one that fit->score is of, NULL before the end.
+static EsStatus send_best(EsFitRun *fit, const EsSplit *split) {
     NetworkJob *network = NULL;
     ES_TRY(es_allocate(sizeof *network, (void **)&network));
     network->job = (EsWriterJob){.kind = ES_WRITER_NETWORK,
@@ -366,7 +389,7 @@ static EsStatus send_best(EsFitRun *fit) {
                                  .write = write_network,
                                  .destroy = destroy_network};
     es_run_folder_path(es_run_folder(fit->run), ES_RUN_NETWORKS "/1", network->folder);
-    EsStatus status = es_grown_network_hold(fit->search->best, network->folder, &network->files);
+    EsStatus status = hold_best(fit, split, network);
     if (status != ES_STATUS_OK) {
         destroy_network(&network->job);
         return status;
@@ -595,7 +618,7 @@ static EsStatus assess_epoch(EsFitRun *fit, EsFitEpoch *epoch, double hook_ms, d
     }
     // the epoch that was undone may have had the best network
     int has_gone_back = fit->restore_status == ES_STATUS_OK && !fit->is_spoiled;
-    return has_gone_back && fit->search->best != NULL ? send_best(fit) : fit->restore_status;
+    return has_gone_back && fit->search->best != NULL ? send_best(fit, NULL) : fit->restore_status;
 }
 
 static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
@@ -612,7 +635,7 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     ES_TRY(es_fit_search_advance(fit->search, round));
     es_run_phase_end(run, ES_PHASE_TRAIN, start_ns);
     if (fit->search->is_new_best) {
-        ES_TRY(send_best(fit));
+        ES_TRY(send_best(fit, NULL));
     }
     emit_candidates(fit, round);
     summarise(fit->search, report);
@@ -713,25 +736,39 @@ static void emit_times(EsFitRun *fit, const EsRunTimes *times) {
     }
 }
 
-// The test split is looked at here, once, after everything was decided.
-static EsStatus conclude(EsFitRun *fit, EsRun *run) {
+// Scores the best network on the test split, which is looked at here, once, after everything was
+// decided; where there is none on the validation split, for its confusions alone. *split is NULL
+// where neither is done.
+static EsStatus score_best(EsFitRun *fit, const EsSplit **split) {
+    const EsDataset *dataset = &fit->dataset;
     EsGrownNetwork *best = fit->search->best;
-    if (best == NULL) {
-        return ES_FAIL(INPUT, "no candidate had a finite loss; try a lower --rate");
+    EsThreadPool *pool = NULL;
+    int has_test = dataset->test.count > 0;
+    *split = has_test ? &dataset->test : &dataset->validation;
+    if ((*split)->count < 1 || (!has_test && dataset->n_classes > CONFUSED_CLASSES_MAX)) {
+        *split = NULL;
+        return ES_STATUS_OK;
     }
-    if (fit->dataset.test.count > 0) {
-        EsThreadPool *pool = NULL;
-        ES_TRY(es_thread_pool_create(&pool, fit->settings->run.n_threads));
-        EsStatus status =
-            es_network_score(best, pool, &fit->dataset, &fit->dataset.test, &fit->score);
-        es_thread_pool_destroy(pool);
-        ES_TRY(status);
-        fit->has_score = 1;
+    ES_TRY(es_thread_pool_create(&pool, fit->settings->run.n_threads));
+    EsStatus status = es_network_score(best, pool, dataset, *split, &fit->score);
+    es_thread_pool_destroy(pool);
+    ES_TRY(status);
+    fit->has_score = has_test;
+    if (has_test) {
         best->origin.test_accuracy = fit->score.accuracy;
         EsMetricEvent row = es_metric("esper.fit.test_accuracy", fit->score.accuracy);
         es_emit_metric(es_run_hub(run), (EsEventTime){.round = fit->round, .step = -1}, &row, 1);
     }
-    ES_TRY(send_best(fit));
+    return ES_STATUS_OK;
+}
+
+static EsStatus conclude(EsFitRun *fit, EsRun *run) {
+    const EsSplit *split = NULL;
+    if (fit->search->best == NULL) {
+        return ES_FAIL(INPUT, "no candidate had a finite loss; try a lower --rate");
+    }
+    ES_TRY(score_best(fit, &split));
+    ES_TRY(send_best(fit, split));
     ES_TRY(es_run_drain(run));
     fit->times = es_run_times(run);
     fit->has_ended = 1;

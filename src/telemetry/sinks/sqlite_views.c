@@ -390,12 +390,13 @@ static const EsViewColumn throughput_columns[] = {
     {"train_ms", "of that, training batches"},
     {"validate_ms", "validation and ablations"},
     {"decide_ms", "observation to reward"},
+    {"utilisation", "percent: processor time of the process over wall clock times threads"},
 };
 static const char throughput_select[] = "SELECT r.round, " TIME_OF(
     "r.unix_time") ", r.seconds, r.n_steps, r.n_images,\n"
                    "  r.steps_per_second, r.images_per_second, coalesce(t.n_timed, 0), t.step_ms, "
                    "t.train_ms,\n"
-                   "  t.validate_ms, t.decide_ms\n"
+                   "  t.validate_ms, t.decide_ms, r.utilisation\n"
                    "FROM event_round_completed r\n"
                    "LEFT JOIN (SELECT round, count(*) AS n_timed, avg(total_ms) AS step_ms,\n"
                    "    avg(train_ms) AS train_ms, avg(validate_ms) AS validate_ms, avg(decide_ms) "

@@ -26,7 +26,7 @@ case $command in
     fit | fit-rails | fit-rollback) # candidates grow, some are dropped, and the best network is kept
         rounds=18
         settings+=(--data tiny --candidates 5 --max-params 4000 --epoch-batches 12 --policy random --recipe.average=0.9)
-        results=(networks/1/network.safetensors networks/1/network.json)
+        results=(networks/1/network.safetensors networks/1/network.json networks/1/confusion.json)
         # budgets and deadlines that are not reached, and threads for the controller
         [[ $command == fit-r* ]] && settings+=(--rails.on=on --rails.epoch_budget_ms=1e6 --rails.hook_budget_ms=1e6
             --rails.controller_deadline_ms=1e6 --rails.seed_deadline_ms=1e6 --rails.halt_failures=9)

@@ -14,7 +14,7 @@ cd "$folder" || exit 1
 small=(--data tiny --candidates 4 --epochs 6 --max-params 4000 --epoch-batches 12 --policy random)
 same_network() { # what A B
     local file
-    for file in network.json network.safetensors; do
+    for file in network.json network.safetensors confusion.json; do
         cmp "$2/networks/1/$file" "$3/networks/1/$file" || fail "$1: $file differs"
     done
 }
@@ -342,6 +342,29 @@ for key in "test_accuracy", "validation_accuracy":
     assert abs(root[key] - made[key]) < 1e-9, (key, root, made)
 PYTHON
 
+# what it confuses is written beside it, with the numbers that were printed
+python3 - "$folder/out" whole/networks/1 << 'PYTHON' || fail "confusion.json: $(head -c 400 whole/networks/1/confusion.json)"
+import base64, json, sys
+
+root = json.load(open(sys.argv[1]))
+network, confusion = (json.load(open(f"{sys.argv[2]}/{name}.json")) for name in ("network", "confusion"))
+assert confusion["format"] == "esper.confusion.1" and confusion["split"] == "test", confusion["format"]
+assert confusion["tensors_sha256"] == network["tensors_sha256"] and confusion["classes"] == network["classes"]
+cells = {(label, found): n for label, found, n in confusion["cells"]}
+assert sum(cells.values()) == confusion["samples"] == 2000
+assert sum(n for (label, found), n in cells.items() if label == found) == confusion["correct"]
+assert abs(100 * confusion["correct"] / confusion["samples"] - root["test_accuracy"]) < 1e-9
+for k, recall in enumerate(root["recall"]):
+    assert abs(cells.get((k, k), 0) / 2 - recall) < 1e-6, (k, recall)  # of 200 samples
+mistakes, picture = confusion["mistakes"], confusion["picture"]
+assert picture == {"channels": 1, "height": 16, "width": 16}, picture
+assert 0 < len(mistakes) <= 24 and len({m["index"] for m in mistakes}) == len(mistakes)
+assert [m["probability"] for m in mistakes] == sorted((m["probability"] for m in mistakes), reverse=True)
+for mistake in mistakes:
+    assert cells[mistake["label"], mistake["predicted"]] > 0 and mistake["label"] != mistake["predicted"], mistake
+    assert 0.1 <= mistake["probability"] <= 1 and len(base64.b64decode(mistake["pixels"], validate=True)) == 256, mistake
+PYTHON
+
 # --- the commands that look at runs ---
 run 0 runs .
 expect_text "runs" "$(grep -cE '^(whole|two|json) +fit +6/6 .* done$' <<< "$out")" 3
@@ -404,6 +427,29 @@ for checkpoint in noisy/checkpoints/*; do
 done
 run 0 fit --resume noisy --quiet
 same_network "resumed after a better epoch" noisy noisy-whole
+
+# killed at any file that it puts in place, a fit never leaves the confusions of another network
+for checkpoint in noisy/checkpoints/*; do
+    (($(basename "$checkpoint") <= 27)) || rm -r "$checkpoint"
+done
+for ((n = 2; n <= 34; n += 2)); do
+    cp -r noisy noisy-killed
+    rm noisy-killed/networks/1/network.*
+    cp "$(find noisy-killed/checkpoints/27 -name network.json)" "$(find noisy-killed/checkpoints/27 -name network.safetensors)" \
+        noisy-killed/networks/1
+    { ES_FILE_FAULT=rename:$n:kill "$esper" fit --resume noisy-killed --quiet > /dev/null; } 2> /dev/null
+    python3 - noisy-killed/networks/1 << 'PYTHON' || fail "killed at file $n: the confusions are of another network"
+import json, os, sys
+
+network, confusion = (sys.argv[1] + f"/{name}.json" for name in ("network", "confusion"))
+known = json.load(open(network))["tensors_sha256"]
+is_as_it_was = known == json.load(open("noisy-killed/checkpoints/27/network.json"))["tensors_sha256"]
+assert is_as_it_was or not os.path.exists(confusion) or json.load(open(confusion))["tensors_sha256"] == known
+PYTHON
+    run 0 fit --resume noisy-killed --quiet
+    same_network "resumed after a kill at file $n" noisy-killed noisy-whole
+    rm -r noisy-killed
+done
 
 # --- budgets ---
 many=(--data tiny --candidates 4 --epochs 500 --max-params 4000 --epoch-batches 12 --policy random --quiet)
@@ -473,6 +519,26 @@ start=$SECONDS
 interrupt dropped round_progressed --data tiny --candidates 2 --epochs 2 --epoch-batches 90000 --run.stop_seconds=1
 ((SECONDS - start < 60)) || fail "a long epoch is not dropped"
 expect_part "dropped" "$err" "the current epoch was dropped; nothing was saved yet. Start again with: esper fit --resume dropped --restart"
+
+# --- rows ---
+python3 - << 'PYTHON'
+with open("mixed.csv", "w") as file:  # two classes that cannot be told apart, so that there are mistakes
+    file.write(",".join(f"c{k}" for k in range(11)) + ",kind\n")
+    for i in range(300):
+        file.write(",".join(str((i * (k + 3) * 37) % 101 / 10) for k in range(11)) + f",{'<even>' if i * i % 7 < 3 else 'odd'}\n")
+PYTHON
+run 0 fit --data mixed.csv --max-params 300 --epochs 4 --candidates 2 --quiet --out mixed
+python3 - mixed/networks/1 << 'PYTHON' || fail "confusions of rows"
+import json, sys
+
+network, confusion = (json.load(open(f"{sys.argv[1]}/{name}.json")) for name in ("network", "confusion"))
+assert confusion["tensors_sha256"] == network["tensors_sha256"] and "picture" not in confusion
+assert confusion["mistakes"], confusion
+for mistake in confusion["mistakes"]:
+    values = mistake["values"]
+    assert "pixels" not in mistake and [v["column"] for v in values] == sorted({v["column"] for v in values}), mistake
+    assert len(values) == 8 and all(v["name"] == f"c{v['column']}" and 0 <= v["value"] <= 10.001 for v in values), mistake
+PYTHON
 
 # --- removal ---
 echo mine > two/networks/1/notes.txt

@@ -233,21 +233,40 @@ def test_drag(page):
     check("the newest question is answered", page.evaluate("document.querySelector('#panel-network figcaption').textContent").endswith("step 5"), True)
 
 
+def test_confusion(page):
+    """The matrix has the cells of the file, and every picture is shown: the page's policy lets them in."""
+    with open("runs/fit/networks/1/confusion.json", encoding="utf-8") as file:
+        confusion = json.load(file)
+    page.wait("document.querySelector('#panel-confusion table')")
+    n = len(confusion["classes"])
+    cells = {(label, found): count for label, found, count in confusion["cells"]}
+    shown = page.evaluate("[...document.querySelectorAll('#panel-confusion tbody tr')].map((r) => [...r.querySelectorAll('td.cell')].map((c) => parseInt(c.textContent)))")
+    check("confusions", shown, [[cells.get((label, found), 0) for found in range(n)] for label in range(n)])
+    page.wait("[...document.querySelectorAll('#panel-confusion img')].every((e) => e.complete)")
+    sizes = page.evaluate("[...document.querySelectorAll('#panel-confusion img')].map((e) => [e.naturalWidth, e.naturalHeight])")
+    check("pictures", sizes, [[16, 16]] * len(confusion["mistakes"]))
+    words = page.evaluate("document.querySelector('#panel-confusion li').innerText")
+    first = confusion["mistakes"][0]
+    check("the first picture", words.startswith(f"{confusion['classes'][first['label']]} → {confusion['classes'][first['predicted']]}"), True)
+
+
 def test_other_kinds(address):
     with chromium.Browser(1280, 900, is_dark=True) as page:
         page.open(address + "#runs=fit")
         is_drawn(page, "rails", "network", "fitted")
         latency = ask("fit", "SELECT breaker, n_failed FROM epochs ORDER BY epoch DESC LIMIT 1")[0]
         breaker = {1: "closed", 2: "open", 3: "half open"}[int(latency["breaker"])]
-        facts = page.evaluate("[...document.querySelectorAll('#panel-rails dd')].map((e) => e.textContent)")
-        check("rails", facts[0:3:2], [breaker, str(int(latency["n_failed"]))])
+        facts = dict(page.evaluate("[...document.querySelectorAll('#panel-rails table')[0].tBodies[0].rows].map((r) => [r.cells[3].textContent, r.cells[1].textContent])"))
+        check("rails", [facts["tolaria.breaker.state"], facts["tolaria.epochs.failed"]], [breaker, str(int(latency["n_failed"]))])
+        check("what nothing measures", facts["tolaria.grad_agg.conflict_ratio"], "not measured")
+        test_confusion(page)
         with open("runs/fit/networks/1/network.json", encoding="utf-8") as file:
             network = json.load(file)
         shown = page.evaluate("[...document.querySelectorAll('#panel-fitted dd')].map((e) => e.textContent)")
         check("the network of the fit", (shown[0], number(shown[2])),
               (f"{network['made_by']['test_accuracy']:.2f} %", network["parameters"]))
         n_events = ask("fit", "SELECT count(*) AS n FROM trainer_events")[0]["n"]
-        check("what the rails did", page.evaluate("document.querySelectorAll('#panel-rails table')[0].tBodies[0].rows.length"), min(n_events, 40))
+        check("what the rails did", page.evaluate("document.querySelectorAll('#panel-rails table')[1].tBodies[0].rows.length"), min(n_events, 40))
         legal = page.evaluate("document.querySelector('#panel-decisions .choice').textContent.trim().split(/\\s+/)")
         row = ask("fit", "SELECT op_probabilities AS legal FROM decisions WHERE env = (SELECT env FROM event_env_stepped WHERE round ="
                   " (SELECT max(round) FROM event_env_stepped) ORDER BY validation_accuracy DESC, env LIMIT 1) ORDER BY round LIMIT 1")[0]

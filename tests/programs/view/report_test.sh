@@ -33,7 +33,12 @@ for name in a hosts fit proofs; do
     expect_text "where the report is" "$out" "runs/$name/report.html"
     report=runs/$name/report.html
     [[ $(head -c 15 "$report") == "<!doctype html>" && $(tail -n 1 "$report") == *"</html>" ]] || fail "$report is not whole"
-    ! grep -qE '<script|src=|href=|url\(|@import|https?://' "$report" || fail "$report loads something"
+    ! sed 's/src="data:image[/]bmp;base64,[A-Za-z0-9+/=]*"//g' "$report" | grep -qE '<script|src=|href=|url\(|@import|https?://' ||
+        fail "$report loads something"
+    busy=$(ask "runs/$name" "SELECT utilisation FROM throughput ORDER BY round DESC LIMIT 1")
+    shown=$(sed -n "s/.*aria-label=\"How busy the processors were,[^\"]*; last: $name \([0-9.]*\)\".*/\1/p" "$report")
+    awk "BEGIN { exit !($busy > 0 && $busy < 400 && ($busy - ${shown:-0}) ^ 2 < ($busy / 100) ^ 2) }" ||
+        fail "$report shows a utilisation of \"$shown\", not $busy"
     expect_in_report "$report" "run $name"
     expect_in_report "$report" "$(ask "runs/$name" "SELECT last_round || ' of ' || n_rounds FROM runs")"
     for number in "max(accuracy)" "(SELECT accuracy FROM rounds ORDER BY round DESC LIMIT 1)"; do
@@ -68,6 +73,56 @@ rails=$(panel_text runs/fit/report.html rails)
 for words in "tolaria.epoch_budget_exceeded" " measured budget " "tolaria.training.latency_ms"; do
     expect_part "the rails" "$rails" "$words"
 done
+# nearest rank of six epochs: the third and the last
+for pair in "p50 2" "p95 5"; do
+    read -r name offset <<< "$pair"
+    latency=$(ask runs/fit "SELECT latency_ms FROM epochs ORDER BY latency_ms LIMIT 1 OFFSET $offset")
+    shown=$(sed -n "s/.* epoch, $name \([0-9.]*\) ms .*/\1/p" <<< "${rails//$'\xe2\x80\xaf'/}") # without thin spaces
+    awk "BEGIN { exit !(($latency - ${shown:-0}) ^ 2 < ($latency / 500) ^ 2) }" || fail "$name of an epoch is $shown, not $latency"
+done
+for metric in tolaria.epochs.failed tolaria.rollback.fast_hits_total kasmina.seeds.active tolaria.timeout.tamiyo_total; do
+    value=$(ask runs/fit "SELECT value FROM metrics WHERE name = '$metric' ORDER BY round DESC LIMIT 1")
+    expect_part "the rails" "$rails" " ${value%.0} $metric "
+done
+for metric in train.compile_enabled train.graph_enabled compile_warmup_remaining grad_agg.conflict_ratio grad_agg.teacher_share; do
+    expect_part "the rails" "$rails" " not measured tolaria.$metric "
+done
+
+# what its network confuses: the numbers and as many pictures as the file has
+python3 - runs/fit << 'PYTHON' || fail "the confusions of runs/fit/report.html"
+import base64, html, json, re, sys
+
+with open(sys.argv[1] + "/networks/1/confusion.json", encoding="utf-8") as file:
+    confusion = json.load(file)
+with open(sys.argv[1] + "/report.html", encoding="utf-8") as file:
+    panel = re.search(r'<section[^>]*id="panel-confusion".*?</section>', file.read(), re.S).group(0)
+rows = re.findall(r"<tr><th scope=.row.[^>]*>(.*?)</th>(.*?)</tr>", panel)
+assert [html.unescape(name) for name, _ in rows] == confusion["classes"], rows
+cells = {(label, found): n for label, found, n in confusion["cells"]}
+for label, (_, row) in enumerate(rows):
+    shown = [int(n) for n in re.findall(r'<td class="cell [a-z0-9]*"[^>]*>(\d+)', row)]
+    assert shown == [cells.get((label, found), 0) for found in range(len(rows))], (label, shown)
+pictures = re.findall(r'<img src="data:image/bmp;base64,([^"]*)" alt="([^"]*)">.*?\(([0-9.]+) %\) no. (\d+)<', panel)
+assert len(pictures) == len(confusion["mistakes"]) > 0, len(pictures)
+for (bitmap, names, percent, index), mistake in zip(pictures, confusion["mistakes"]):
+    classes = [confusion["classes"][mistake[key]] for key in ("label", "predicted")]
+    assert names == " \u2192 ".join(classes) and int(index) == mistake["index"], names
+    assert abs(float(percent) - 100 * mistake["probability"]) < 0.06, percent
+    pixels, bitmap = base64.b64decode(mistake["pixels"]), base64.b64decode(bitmap)
+    assert bitmap[:2] == b"BM" and bytes(bitmap[54 + 48 * (15 - y) + 3 * x] for y in range(16) for x in range(16)) == pixels
+PYTHON
+cp runs/fit/networks/1/confusion.json whole.json
+head -c 700 whole.json > runs/fit/networks/1/confusion.json
+run 0 report runs/fit
+expect_part "a file that is cut short" "$(panel_text runs/fit/report.html confusion)" "This panel is not whole: networks/1/confusion.json"
+sed 's/"classes":\["/&<img src=q onerror=1>\\u001b[31m/' whole.json > runs/fit/networks/1/confusion.json
+run 0 report runs/fit
+! grep -qF '<img src=q' runs/fit/report.html || fail "markup of a class is in the report"
+! LC_ALL=C grep -q $'\x1b' runs/fit/report.html || fail "an escape of a class is in the report"
+grep -qF '&lt;img src=q onerror=1&gt;' runs/fit/report.html || fail "the class is not shown"
+rm runs/fit/networks/1/confusion.json
+run 0 report runs/fit
+expect_part "a file that is missing" "$(panel_text runs/fit/report.html confusion)" "When the fit has ended"
 
 # proofs: queries as they were asked, all episodes by depth, proofs as trees
 proofs=$(panel_text runs/proofs/report.html proofs)

@@ -492,3 +492,224 @@ TEST(a_database_of_something_else_is_refused) {
     EXPECT_STATUS(es_run_view_open(folder, &view), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "not of a run");
 }
+
+// --- confusions ---
+
+// Two classes with markup in their names, one grey picture of two pixels, one mistake.
+static const char good_confusion[] =
+    "{\"format\": \"esper.confusion.1\", \"tensors_sha256\": \"abc\", \"split\": \"test\","
+    " \"samples\": 10, \"correct\": 9, \"classes\": [\"<b>cat\", \"d\\\"og\"],"
+    " \"cells\": [[0, 0, 4], [0, 1, 1], [1, 1, 5]],"
+    " \"picture\": {\"channels\": 1, \"height\": 1, \"width\": 2},"
+    " \"mistakes\": [{\"index\": 3, \"label\": 0, \"predicted\": 1, \"probability\": 0.75,"
+    " \"pixels\": \"/wA=\"}]}";
+
+static void write_text(const char *folder, const char *name, const char *text, size_t bytes) {
+    char path[4200];
+    snprintf(path, sizeof path, "%s/networks", folder);
+    mkdir(path, 0777);
+    snprintf(path, sizeof path, "%s/networks/1", folder);
+    mkdir(path, 0777);
+    snprintf(path, sizeof path, "%s/networks/1/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    EXPECT(file != NULL && fwrite(text, 1, bytes, file) == bytes && fclose(file) == 0);
+}
+
+// The panel of a run whose confusion.json is this text.
+static void draw_confusion(const char *folder, const char *text, size_t bytes, EsText *html) {
+    EsRunView *view = NULL;
+    write_text(folder, "network.json", "{\"tensors_sha256\": \"abc\"}", 25);
+    write_text(folder, "confusion.json", text, bytes);
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    const EsPanelInput input = {&view, 1, {.env = -1}, -1};
+    EXPECT_STATUS(es_panel_draw(es_panel_find("confusion"), &input, html), OK);
+    es_run_view_close(view);
+}
+
+TEST(confusions_are_shown) {
+    const char *folder = temp_path("run");
+    EsText text = {0};
+    es_run_view_close(open_sample(folder, 2));
+    draw_confusion(folder, good_confusion, strlen(good_confusion), &text);
+    const char *html = string_of(&text);
+    EXPECT(strstr(html, "9 of 10 samples of the test split are right, 90.00 %") != NULL);
+    EXPECT(strstr(html, "<td class=\"cell hit4\">4 <small>80 %</small></td>"
+                        "<td class=\"cell miss3\">1 <small>20 %</small></td>"
+                        "<td class=\"number\">5</td><td class=\"number\">80.0 %</td>") != NULL);
+    EXPECT(strstr(html, "<td class=\"cell miss0\">0</td><td class=\"cell hit4\">5") != NULL);
+    EXPECT(strstr(html, "<b>") == NULL && strstr(html, "d\"og") == NULL);
+    EXPECT(strstr(html, "&lt;b&gt;cat \xe2\x86\x92 d&quot;og") != NULL);
+    EXPECT(strstr(html, "(75 %) no. 3") != NULL);
+    // a bitmap of 2 x 1 pixels, a white and a black one, and two bytes to fill the row
+    EXPECT(strstr(html, "\"data:image/bmp;base64,"
+                        "Qk0+AAAAAAAAADYAAAAoAAAAAgAAAAEAAAABABgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+                        "////AAAAAAA=\"") != NULL);
+    es_text_destroy(&text);
+}
+
+TEST(confusions_of_rows_have_their_columns) {
+    const char *folder = temp_path("run");
+    static const char rows[] =
+        "{\"format\": \"esper.confusion.1\", \"tensors_sha256\": \"abc\", \"split\":"
+        " \"validation\", \"samples\": 1, \"correct\": 0, \"classes\": [\"a\", \"b\"],"
+        " \"cells\": [[1, 0, 1]], \"mistakes\": [{\"index\": 0, \"label\": 1, \"predicted\": 0,"
+        " \"probability\": 1.0, \"values\": [{\"column\": 2, \"name\": \"<i>\", \"value\": 1.5},"
+        " {\"column\": 7, \"value\": -2}]}]}";
+    EsText text = {0};
+    es_run_view_close(open_sample(folder, 2));
+    draw_confusion(folder, rows, strlen(rows), &text);
+    const char *html = string_of(&text);
+    EXPECT(strstr(html, "0 of 1 samples of the validation split") != NULL);
+    EXPECT(strstr(html, "&lt;i&gt; 1.500, column 7 \xe2\x88\x92"
+                        "2</td>") != NULL);
+    EXPECT(strstr(html, "<img") == NULL);
+    es_text_destroy(&text);
+}
+
+// Of 40 classes those that take part in most confusions, in their order; the others in a column.
+TEST(confusions_of_many_classes) {
+    const char *folder = temp_path("run");
+    EsText file = {0}, text = {0};
+    es_run_view_close(open_sample(folder, 2));
+    es_text_add_string(&file, "{\"format\": \"esper.confusion.1\", \"tensors_sha256\": \"abc\","
+                              "\"split\": \"test\", \"samples\": 86, \"correct\": 40,"
+                              "\"mistakes\": [], \"classes\": [");
+    for (int k = 0; k < 40; k++) {
+        es_html_print(&file, "%s\"class%02d\"", k > 0 ? "," : "", k);
+    }
+    es_text_add_string(&file, "], \"cells\": [");
+    for (int k = 0; k < 40; k++) { // one right each; class 39 is taken for the first 31 of them
+        es_html_print(&file, "%s[%d,%d,1]", k > 0 ? "," : "", k, k);
+    }
+    file.length -= strlen("[39,39,1]");
+    for (int k = 0; k < 31; k++) {
+        es_html_print(&file, "%s[39,%d,%d]", k > 0 ? "," : "", k, k < 15 ? 2 : 1);
+    }
+    es_text_add_string(&file, ",[39,39,1]]}");
+    draw_confusion(folder, file.bytes, file.length, &text);
+    const char *html = string_of(&text);
+    EXPECT(strstr(html, "the 30 of 40 classes that are confused most") != NULL);
+    EXPECT_EQ(count(html, "<tr>"), 1 + 30);
+    EXPECT_EQ(count(html, "class=\"cell turned\""), 30);
+    EXPECT(strstr(html, "class28") != NULL && strstr(html, "class29") == NULL);
+    // its 47 samples: one right, 44 taken for classes that are shown, two for others
+    EXPECT(strstr(html, "<td class=\"cell hit1\" title=\"2 %\">1</td>"
+                        "<td class=\"cell miss1\" title=\"4 %\">2</td>"
+                        "<td class=\"number\">47</td>") != NULL);
+    es_text_destroy(&file);
+    es_text_destroy(&text);
+}
+
+// A file of another network, none, and files that lie: a sentence in place of the matrix.
+TEST(bad_confusions_are_refused) {
+    static const struct {
+        const char *part, *with, *words;
+    } lies[] = {
+        {"esper.confusion.1", "esper.confusion.2", "is not of the format"},
+        {"abc", "abd", "is of another network"},
+        {"\"samples\": 10", "\"samples\": 9e99", "&quot;samples&quot; is missing"},
+        {"\"samples\": 10", "\"samples\": 11", "have 10 samples, 9 of them right"},
+        {"\"correct\": 9", "\"correct\": 8", "say 10 and 8"},
+        {"\"correct\": 9", "\"correct\": -1", "&quot;correct&quot; is missing"},
+        {"[0, 1, 1]", "[0, 2, 1]", "cells[1] is not"},
+        {"[0, 1, 1]", "[0, -1, 1]", "cells[1] is not"},
+        {"[0, 1, 1]", "[0, 0, 1]", "cells[1] is out of order"},
+        {"[0, 1, 1]", "[0, 1, 9223372036854775807]", "cells[1] is not"},
+        {"[0, 1, 1]", "\"x\"", "cells[1] is not"},
+        {"[\"<b>cat\", ", "[7, ", "classes[0] is not a text"},
+        {"\"width\": 2", "\"width\": 65", "&quot;width&quot; is missing"},
+        {"/wA=", "/wAA", "are not 2 bytes"},
+        {"/wA=", "/w==", "are not 2 bytes"},
+        {"/wA=", "<>A=", "are not 2 bytes"},
+        {"\"pixels\": \"/wA=\"", "\"pixels\": 5", "are not 2 bytes"},
+        {"\"label\": 0", "\"label\": 2", "&quot;label&quot; is missing"},
+        {"0.75", "1.75", "not from 0 to 1"},
+        {"\"index\": 3", "\"index\": 10", "&quot;index&quot; is missing"},
+        {"\"mistakes\": [", "\"mistakes\": 5, \"x\": [", "not a list of 0 to 24 entries"},
+    };
+    const char *folder = temp_path("run");
+    es_run_view_close(open_sample(folder, 2));
+    for (size_t i = 0; i < ES_COUNT_OF(lies); i++) {
+        char file[2048];
+        const char *at = strstr(good_confusion, lies[i].part);
+        EsText text = {0};
+        EXPECT(at != NULL);
+        snprintf(file, sizeof file, "%.*s%s%s", (int)(at - good_confusion), good_confusion,
+                 lies[i].with, at + strlen(lies[i].part));
+        draw_confusion(folder, file, strlen(file), &text);
+        EXPECT_CONTAINS(string_of(&text), lies[i].words);
+        es_text_destroy(&text);
+    }
+    for (size_t bytes = 0; bytes < strlen(good_confusion); bytes += 7) { // cut short
+        EsText text = {0};
+        draw_confusion(folder, good_confusion, bytes, &text);
+        EXPECT_CONTAINS(string_of(&text), "This panel is not whole: networks/1/confusion.json");
+        es_text_destroy(&text);
+    }
+}
+
+// --- seeds and rails ---
+
+TEST(measured_seeds_are_curves) {
+    const char *folder = temp_path("run");
+    EsText text = {0};
+    EsRunView *view = open_sample(folder, 2);
+    EXPECT_STATUS(es_panel_draw_seeds(view, &(EsViewQuestion){.round = 2, .env = 0}, "share",
+                                      "Gradient", "share", &text),
+                  OK);
+    const char *html = string_of(&text);
+    EXPECT_CONTAINS(html, "last: r0c1 norm, from step 0 0.5");  // alpha
+    EXPECT_CONTAINS(html, "last: r0c1 norm, from step 0 0.25"); // its share
+    EXPECT_EQ(count(html, "<figure"), 2);
+    es_text_destroy(&text);
+    EXPECT_STATUS(es_panel_draw_seeds(view, &(EsViewQuestion){.round = 2, .env = 1}, "share",
+                                      "Gradient", "share", &text),
+                  OK);
+    EXPECT_CONTAINS(string_of(&text), "class=\"empty\"");
+    es_text_destroy(&text);
+    es_run_view_close(view);
+}
+
+TEST(rails_say_what_nothing_measures) {
+    const char *folder = temp_path("run");
+    EsText text = {0};
+    EsRunView *view = open_sample(folder, 2);
+    const EsPanelInput input = {&view, 1, {.env = -1}, -1};
+    EXPECT_STATUS(es_panel_draw(es_panel_find("rails"), &input, &text), OK);
+    const char *html = string_of(&text);
+    EXPECT(strstr(html, "<th scope=\"row\">epoch, p95</th><td class=\"number\">21.50 ms</td>") !=
+           NULL);
+    EXPECT(strstr(html, "<th scope=\"row\">breaker</th><td class=\"number\">closed</td>") != NULL);
+    static const char *const missing[] = {
+        "tolaria.train.compile_enabled",    "tolaria.train.graph_enabled",
+        "tolaria.compile_warmup_remaining", "kasmina.prefetch.inflight",
+        "tolaria.grad_agg.conflict_ratio",  "tolaria.grad_agg.teacher_share"};
+    for (size_t i = 0; i < ES_COUNT_OF(missing); i++) {
+        char row[160];
+        snprintf(row, sizeof row, "not measured</td><td class=\"number\"></td><td>%s</td></tr>",
+                 missing[i]);
+        EXPECT_CONTAINS(html, row);
+    }
+    es_text_destroy(&text);
+    es_run_view_close(view);
+}
+
+TEST(utilisation_is_missing_in_earlier_schemas) {
+    const char *folder = temp_path("run");
+    static EsWatchFrame frame;
+    EsRunView *view = open_sample(folder, 3);
+    json_t *table = NULL;
+    EXPECT_STATUS(es_run_view_read(view, "utilisation", &(EsViewQuestion){0}, &table), OK);
+    EXPECT_NEAR(es_column_real(table, "utilisation", 2), 87.5, 1e-12);
+    json_decref(table);
+    EXPECT_STATUS(es_watch_frame_draw(&frame, view, &(EsWatchPosition){.env = -1}, 80, 0), OK);
+    EXPECT_CONTAINS(line_with(&frame, "s a round"), "88 % busy");
+    es_run_view_close(view);
+    change(folder,
+           "DROP VIEW throughput; ALTER TABLE event_round_completed DROP COLUMN utilisation");
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_watch_frame_draw(&frame, view, &(EsWatchPosition){.env = -1}, 80, 0), OK);
+    EXPECT(strstr(line_with(&frame, "s a round"), "busy") == NULL);
+    EXPECT(line_with(&frame, "s a round")[0] != '\0');
+    es_run_view_close(view);
+}
