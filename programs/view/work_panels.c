@@ -375,7 +375,8 @@ static EsStatus draw_state(const EsRunView *view, const json_t *epochs, const js
         {"compiled step", "tolaria.train.compile_enabled", ""},
         {"captured step", "tolaria.train.graph_enabled", ""},
         {"warm-up left", "tolaria.compile_warmup_remaining", "batches"},
-        {"prefetches under way", "kasmina.prefetch.inflight", ""},
+        {"graphs made ahead, under way", "kasmina.prefetch.inflight", ""},
+        {"graphs made ahead, used", "kasmina.prefetch.used_total", ""},
         {"conflicts of gradients", "tolaria.grad_agg.conflict_ratio", ""},
         {"share of the teacher", "tolaria.grad_agg.teacher_share", ""},
     };

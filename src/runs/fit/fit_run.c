@@ -757,7 +757,8 @@ static EsStatus score_best(EsFitRun *fit, const EsSplit **split) {
     if (has_test) {
         best->origin.test_accuracy = fit->score.accuracy;
         EsMetricEvent row = es_metric("esper.fit.test_accuracy", fit->score.accuracy);
-        es_emit_metric(es_run_hub(run), (EsEventTime){.round = fit->round, .step = -1}, &row, 1);
+        es_emit_metric(es_run_hub(fit->run), (EsEventTime){.round = fit->round, .step = -1}, &row,
+                       1);
     }
     return ES_STATUS_OK;
 }
