@@ -512,8 +512,8 @@ static EsStatus end_or_wait(TensorboardSink *sink, const EsPacket *packet) {
                                                     : end_step_scalars(sink, time_of(packet));
 }
 
-static double real_of(const EsPacket *packet, int64_t row, const char *column) {
-    return es_packet_real(packet, row, es_event_column(packet->type, column));
+static double real_of(const EsPacket *packet, const char *column) {
+    return es_packet_real(packet, 0, es_event_column(packet->type, column));
 }
 
 static double count_of(const EsPacket *packet, const char *column) {
@@ -523,10 +523,11 @@ static double count_of(const EsPacket *packet, const char *column) {
 
 // Mean of a column over all rows that have it.
 static double mean_of(const EsPacket *packet, const char *column) {
+    int index = es_event_column(packet->type, column);
     double sum = 0;
     int64_t n = 0;
     for (int64_t row = 0; row < packet->n_rows; row++) {
-        double value = real_of(packet, row, column);
+        double value = es_packet_real(packet, row, index);
         if (!es_is_missing_real(value)) {
             sum += value;
             n++;
@@ -585,9 +586,9 @@ static EsStatus write_ranking(TensorboardSink *sink, const EsPacket *packet) {
     }
     es_text_reset(&sink->steps.encoder.summary);
     if (bytes == 6 && memcmp(variant, "policy", 6) == 0) {
-        add_step_scalar(sink, "test_mrr", NULL, 0, real_of(packet, 0, "mrr"));
+        add_step_scalar(sink, "test_mrr", NULL, 0, real_of(packet, "mrr"));
     }
-    add_step_scalar(sink, "test_mrr", variant, bytes, real_of(packet, 0, "mrr"));
+    add_step_scalar(sink, "test_mrr", variant, bytes, real_of(packet, "mrr"));
     return end_step_scalars(sink, time_of(packet));
 }
 
@@ -598,7 +599,7 @@ static EsStatus write_round(TensorboardSink *sink, const EsPacket *packet) {
     sink->n_steps =
         es_packet_int(packet, 0, es_event_column(ES_EVENT_ROUND_COMPLETED, "total_steps"));
     for (size_t i = 0; i < ES_COUNT_OF(reals); i++) {
-        add_step_scalar(sink, reals[i], NULL, 0, real_of(packet, 0, reals[i]));
+        add_step_scalar(sink, reals[i], NULL, 0, real_of(packet, reals[i]));
     }
     add_step_scalar(sink, "seeds", NULL, 0, count_of(packet, "n_seeds"));
     add_step_scalar(sink, "fossils", NULL, 0, count_of(packet, "n_fossils"));

@@ -272,7 +272,7 @@ TEST(curves_by_environment_steps) {
     const char *next = file, *end = file + bytes;
     take_frame(&next, end, &n);
     const char *message = take_frame(&next, end, &n);
-    static const char first[] = "\x10\xac\x02\x2a\x38" // step 300, 56 bytes
+    static const char first[] = "\x10\xac\x02\x2a\x37" // step 300, 55 bytes
                                 "\x0a\x1d\x0a\x16growth/parameter_ratio\x15\0\0\0\x40"
                                 "\x0a\x16\x0a\x0fgrowth/accuracy\x15\0\0\xc8\x41";
     expect_message(message, n, CASE_UNIX_US * 1e-6, first, sizeof first - 1);
