@@ -321,6 +321,7 @@ void es_chart_lines(EsText *text, const EsChart *chart) {
 
 #define BAR_HEIGHT 26
 #define BAR_LEFT   138
+#define BAR_DIGITS 4
 // characters of a label that fit to the left of the bars
 #define LABEL_CHARACTERS 19
 
@@ -354,7 +355,7 @@ static void add_bar(EsText *text, const EsBar *bar, const Scale *x, int i) {
     double right = fmax(zero, has_interval ? place(x, bar->high) : end);
     es_html_print(text, "<text class=\"value\" x=\"%.1f\" y=\"%.0f\">", fmax(right, BAR_LEFT) + 7,
                   y + 17);
-    es_html_number(text, bar->value, 4);
+    es_html_number(text, bar->value, BAR_DIGITS);
     if (bar->note != NULL) {
         es_text_add_string(text, " ");
         es_html_add(text, bar->note);
@@ -362,12 +363,23 @@ static void add_bar(EsText *text, const EsBar *bar, const Scale *x, int i) {
     es_text_add_string(text, "</text>\n");
 }
 
+// Room for the number and the note behind a bar, by the widest digits of the page's bold font.
+static double value_width(const EsBar *bar) {
+    EsText number = {0};
+    es_html_number(&number, bar->value, BAR_DIGITS);
+    size_t n_characters = number.length > 0 ? es_text_width(number.bytes, number.length) : 0;
+    es_text_destroy(&number);
+    if (bar->note != NULL) {
+        n_characters += 1 + es_text_width(bar->note, strlen(bar->note));
+    }
+    return 8 + 8.6 * (double)n_characters;
+}
+
 void es_chart_bars(EsText *text, const char *title, const char *unit, const EsBar *bars,
                    int n_bars) {
-    double low = 0, high = 0, longest_note = 0;
+    double low = 0, high = 0, widest = 0;
     for (int i = 0; i < n_bars; i++) {
-        const char *note = bars[i].note != NULL ? bars[i].note : "";
-        longest_note = fmax(longest_note, (double)es_text_width(note, strlen(note)));
+        widest = fmax(widest, value_width(&bars[i]));
         extend(bars[i].value, &low, &high);
         extend(bars[i].low, &low, &high);
         extend(bars[i].high, &low, &high);
@@ -378,7 +390,7 @@ void es_chart_bars(EsText *text, const char *title, const char *unit, const EsBa
         es_text_add_string(text, "</figure>\n");
         return;
     }
-    Scale x = make_scale(low, high, 1, BAR_LEFT, WIDTH - 62 - 7.6 * longest_note);
+    Scale x = make_scale(low, high, 1, BAR_LEFT, WIDTH - widest);
     int height = n_bars * BAR_HEIGHT + 4;
     es_html_print(text, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s, %s\">\n", WIDTH,
                   height, title, unit);

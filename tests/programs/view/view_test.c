@@ -132,6 +132,22 @@ TEST(charts_of_awkward_numbers) {
     es_text_destroy(&text);
 }
 
+// A character takes up to 8.2 of the 480 units of a picture.
+TEST(numbers_behind_bars_stay_in_the_picture) {
+    const EsBar bars[] = {{"total", 0.0561712, NAN, NAN, NULL},
+                          {"noted", 0.0561712, NAN, NAN, "of 12,345"}};
+    for (int i = 0; i < 2; i++) {
+        EsText text = {0};
+        es_chart_bars(&text, "Terms", "", &bars[i], 1);
+        const char *value = strstr(string_of(&text), "class=\"value\" x=\"");
+        EXPECT(value != NULL);
+        EXPECT_CONTAINS(value, "0.05617");
+        EXPECT(strtod(value + strlen("class=\"value\" x=\""), NULL) + 8.2 * (i == 0 ? 7 : 17) <=
+               480);
+        es_text_destroy(&text);
+    }
+}
+
 TEST(bars_of_both_signs) {
     const EsBar bars[] = {
         {"more", 10, 8, 12, NULL}, {"less", -5, NAN, NAN, "x"}, {"-", NAN, NAN, NAN, NULL}};
