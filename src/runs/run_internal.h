@@ -69,4 +69,16 @@ struct EsRun {
 // Takes back what the writer thread has done: events, counters, failures.
 void es_run_collect(EsRun *run);
 
+// --- round_events.c ---
+
+void es_run_add_phase(EsPhaseTimes *times, EsPhase phase, double ms);
+void es_run_add_time(EsTimeRing *ring, double ms);
+// The first round of a session stands apart.
+void es_run_add_round_time(EsRun *run, int64_t start_ns);
+// Of the process; missing where the machine does not say.
+double es_run_processor_seconds(void);
+void es_run_emit_round(EsRun *run, const EsRoundReport *report, double seconds);
+// Emits what was added since the last time, and begins anew.
+void es_run_emit_phases(EsRun *run, EsEventTime time);
+
 #endif

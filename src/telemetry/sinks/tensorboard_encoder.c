@@ -29,7 +29,6 @@
 #include <ctype.h>
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
