@@ -508,7 +508,7 @@ static void print_explanation(void) {
         "  held-out       results on the test split: of grow by policy and baseline, its own\n"
         "                 first; of prove mean reciprocal ranks; of a fit its network, of hosts\n"
         "                 their mean; with intervals of two standard errors (about 95 %%). Where\n"
-        "                 both have the same held-out episodes, differences are paired by them\n"
+        "                 both have held-out episodes of the same numbers, differences are paired\n"
         "  throughput     median over rounds\n"
         "  latency        of phases (median over rounds of p50 and p95) and of timed steps\n"
         "  metrics        newest value, and mean over the last ten rounds; not compared, since\n"

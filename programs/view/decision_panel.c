@@ -82,18 +82,19 @@ static void draw_choice(const char *title, const char *text, const char *chosen,
     json_decref(choice);
 }
 
-// Row i of both tables is the same decision; runs of earlier versions have no `why`.
+// The last rows of both tables are the same decision; runs of earlier versions have no `why`.
 static void draw_why(const json_t *table, const json_t *why, int i, EsText *html) {
     const char *slot = es_column_text(table, "slot", i);
-    if (es_column_real(table, "step", i) != es_column_real(why, "step", i)) {
+    int row = i - es_table_n_rows(table) + es_table_n_rows(why);
+    if (row < 0 || es_column_real(table, "step", i) != es_column_real(why, "step", row)) {
         return;
     }
-    draw_choice("operation", es_column_text(why, "op_probabilities", i),
+    draw_choice("operation", es_column_text(why, "op_probabilities", row),
                 es_column_text(table, "op", i), html);
     if (slot[0] != '\0') { // waiting has none
-        draw_choice("slot", es_column_text(why, "slot_probabilities", i), slot, html);
+        draw_choice("slot", es_column_text(why, "slot_probabilities", row), slot, html);
     }
-    draw_choice("blueprint", es_column_text(why, "blueprint_probabilities", i),
+    draw_choice("blueprint", es_column_text(why, "blueprint_probabilities", row),
                 es_column_text(table, "blueprint", i), html);
 }
 
@@ -192,11 +193,12 @@ static EsStatus draw_shares(EsRunView *view, const EsViewQuestion *question, EsT
     int n_series = 0, n_buckets = 0, is_used[N_OPS] = {0};
     for (int i = 0; i < es_table_n_rows(table); i++) {
         double round = es_column_real(table, "round", i), n = es_column_real(table, "n", i);
-        int bucket = (int)es_column_real(table, "bucket", i), op = 0;
+        double place = es_column_real(table, "bucket", i);
+        int bucket = place >= 0 && place < MAX_BUCKETS ? (int)place : -1, op = 0;
         while (op < N_OPS && strcmp(ops[op], es_column_text(table, "op", i)) != 0) {
             op++;
         }
-        if (bucket >= 0 && bucket < MAX_BUCKETS && op < N_OPS) {
+        if (bucket >= 0 && op < N_OPS) {
             n_buckets = ES_MAX(n_buckets, bucket + 1);
             x[bucket] = fmax(x[bucket], round);
             y[op][bucket] = n;

@@ -11,6 +11,7 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
+#include "telemetry/text.h"
 #include "view/run_view.h"
 
 typedef struct ShelfRun {
@@ -179,7 +180,7 @@ json_t *es_run_shelf_list(EsRunShelf *shelf) {
                            : slash != NULL          ? slash + 1
                                                     : run->path;
         json_array_append_new(list, json_pack("{s:i, s:o, s:I}", "id", i, "name",
-                                              es_json_text(name, strlen(name)), "changes",
+                                              es_text_json(name, strlen(name)), "changes",
                                               (json_int_t)run->changes));
     }
     pthread_mutex_unlock(&shelf->lock);

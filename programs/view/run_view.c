@@ -19,7 +19,7 @@
 #define MAX_ROWS      20000
 #define N_POINTS      240
 
-#define CONFUSION_BYTES_MAX (32 << 20)
+#define CONFUSION_BYTES_MAX (4 << 20) // as the writer has it, fit/grown_network.h
 
 // A table that was read before.
 typedef struct Remembered {
@@ -140,18 +140,23 @@ static const Table tables[] = {
      "SELECT " STEP ", op, slot, blueprint, style, alpha_target, confidence, entropy, value,\n"
      "  is_forced, is_success, refusal\n"
      "FROM event_decision_taken WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"},
-    {"why", "fles", "of the same decisions: legal values of the heads with their probabilities",
-     "SELECT " STEP ", op_probabilities, slot_probabilities, blueprint_probabilities,\n"
-     "  style_probabilities, tempo_probabilities, alpha_target_probabilities,\n"
-     "  alpha_speed_probabilities, alpha_curve_probabilities\n"
-     "FROM event_decision_taken WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"},
-    {"heads", "fles", "values chosen in each head, over twenty rounds up to one; a fit: over all",
-     "WITH recent AS MATERIALIZED (SELECT * FROM event_decision_taken\n"
-     "  WHERE round BETWEEN iif(?4, ?1, ?1 - 19) AND ?2),\n"
+    {"why", "fles", "of the newest thirty of these: legal values of the heads with probabilities",
+     "SELECT * FROM (SELECT " STEP ", op_probabilities, slot_probabilities,\n"
+     "  blueprint_probabilities, style_probabilities, tempo_probabilities,\n"
+     "  alpha_target_probabilities, alpha_speed_probabilities, alpha_curve_probabilities\n"
+     "  FROM event_decision_taken WHERE round BETWEEN ?1 AND ?2 AND env = ?3\n"
+     "  ORDER BY round DESC, step DESC LIMIT 30) ORDER BY step"},
+    {"heads", "fles", "values chosen in each head, over twenty rounds up to one; a fit: 500 epochs",
+     "WITH span(first, last) AS (SELECT iif(?4,\n"
+     "  max(?1, " NEWEST("event_decision_taken") " - 499), ?1 - 19), ?2),\n"
+     "recent AS MATERIALIZED (SELECT round, step, op, slot, blueprint, style, tempo,\n"
+     "  alpha_target, alpha_speed, alpha_curve FROM event_decision_taken\n"
+     "  WHERE round BETWEEN (SELECT first FROM span) AND (SELECT last FROM span)),\n"
      "counted(place, head, value, n) AS (\n"
      // waiting is recorded on the stride alone: shares of operations are of its steps
      "SELECT 1, 'op', op, count(*) FROM recent WHERE (round, step) IN (SELECT round, step\n"
-     "  FROM event_env_stepped WHERE round BETWEEN iif(?4, ?1, ?1 - 19) AND ?2) GROUP BY op\n"
+     "  FROM event_env_stepped WHERE round BETWEEN (SELECT first FROM span) AND\n"
+     "  (SELECT last FROM span)) GROUP BY op\n"
      "UNION ALL SELECT 2, 'slot', slot, count(*) FROM recent GROUP BY slot\n"
      "UNION ALL SELECT 3, 'blueprint', blueprint, count(*) FROM recent GROUP BY blueprint\n"
      "UNION ALL SELECT 4, 'style', style, count(*) FROM recent GROUP BY style\n"
@@ -178,9 +183,9 @@ static const Table tables[] = {
      "  WHERE round + ?1 <= " NEWEST("event_decision_taken") ")\n"
      "SELECT round / ?1 - 1 AS bucket, round, op, count(*) AS n, sum(is_forced) AS n_forced\n"
      "FROM sampled CROSS JOIN event_decision_taken d USING (round)\n"
-     // on the stride, where waiting is recorded, too
-     "WHERE EXISTS (SELECT 1 FROM event_env_stepped s\n"
-     "  WHERE s.round = d.round AND s.step = d.step)\n"
+     // on the stride, where waiting is recorded, too; not correlated: that would be quadratic
+     "WHERE (round, step) IN (SELECT round, step FROM sampled CROSS JOIN event_env_stepped\n"
+     "  USING (round))\n"
      "GROUP BY round, op\n"
      "ORDER BY round, op"},
     {"rewards", "r", "terms of the reward in a round, mean of its recorded steps",
@@ -232,7 +237,9 @@ static const Table tables[] = {
      "ORDER BY round DESC, time DESC LIMIT 100"},
     {"newest_metrics", "", "the newest value of each metric",
      "SELECT name, value, seed_id FROM event_metric\n"
-     "WHERE round = " NEWEST("event_metric") " ORDER BY name, seed_id LIMIT 400"},
+     "WHERE round = " NEWEST("event_metric") "\n"
+     // those of single seeds are many, and the first to be cut
+     "ORDER BY seed_id IS NOT NULL, name, seed_id LIMIT 400"},
     {"proofs", "b", "rounds of proving: shares proved, depth, means of a bucket",
      "SELECT max(round) AS round, avg(positives_proved) AS positives_proved,\n"
      "  avg(negatives_proved) AS negatives_proved, avg(depth) AS depth,\n"
@@ -286,17 +293,6 @@ const char *es_view_table_help(int index) { return tables[index].help; }
 
 // --- reading ---
 
-json_t *es_json_text(const char *text, size_t bytes) {
-    json_t *value = json_stringn(text, bytes);
-    if (value == NULL) {
-        EsText mended = {0};
-        es_text_add_utf8(&mended, text, bytes, ES_TEXT_PLAIN);
-        value = json_stringn(mended.bytes, mended.length);
-        es_text_destroy(&mended);
-    }
-    return value;
-}
-
 static json_t *cell_of(const EsRunQuery *query, int column) {
     size_t bytes = 0;
     switch (es_run_query_cell(query, column)) {
@@ -306,7 +302,7 @@ static json_t *cell_of(const EsRunQuery *query, int column) {
         return es_json_number(es_run_query_real(query, column));
     case ES_RUN_CELL_TEXT: {
         const char *text = es_run_query_text(query, column, &bytes);
-        return es_json_text(text, bytes);
+        return es_text_json(text, bytes);
     }
     default:
         return json_null();

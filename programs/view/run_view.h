@@ -66,9 +66,6 @@ EsStatus es_run_view_confusion(EsRunView *view, json_t **confusion);
 EsStatus es_run_view_read(EsRunView *view, const char *name, const EsViewQuestion *question,
                           json_t **table);
 
-// A new text for JSON, in which bytes that are not UTF-8 become U+FFFD: jansson would refuse it.
-json_t *es_json_text(const char *text, size_t bytes);
-
 // --- cells of a table ---
 
 int es_table_n_rows(const json_t *table);

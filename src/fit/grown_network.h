@@ -111,6 +111,8 @@ void es_grown_seeds_list(const EsGrowth *growth, int64_t env, EsGrownSpec *spec,
 #define ES_NETWORK_JSON_FILE    "network.json"
 // confusions of the network, written by network_report.h; may be missing
 #define ES_NETWORK_CONFUSION_FILE "confusion.json"
+// of that file; more, of thousands of classes, is not written: viewers read it on every update
+#define ES_NETWORK_CONFUSION_BYTES_MAX (4 << 20)
 
 // Writes network.safetensors and network.json into a folder that exists, in place of those that are
 // there: one that is killed meanwhile leaves the network before.

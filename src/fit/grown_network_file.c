@@ -16,6 +16,7 @@
 #include "esper/log.h"
 #include "fit/grown_network.h"
 #include "growth/rules/growth_names.h"
+#include "telemetry/text.h"
 #include "tensor/safetensors.h"
 
 #define FORMAT         "esper.network.1"
@@ -35,7 +36,7 @@ static json_t *numbers_json(const float *numbers, int n) {
 static json_t *texts_json(const char *const *texts, int n) {
     json_t *array = json_array();
     for (int i = 0; i < n; i++) {
-        json_array_append_new(array, json_string(texts[i]));
+        json_array_append_new(array, es_text_json(texts[i], strlen(texts[i])));
     }
     return array;
 }

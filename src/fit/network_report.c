@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/statistics.h"
 #include "growth/host/blueprint.h"
+#include "telemetry/text.h"
 
 #define CHUNK 512 // samples predicted at a time
 
@@ -230,7 +231,8 @@ static json_t *values_json(const EsDataset *dataset, const float *row) {
                 json_t *entry =
                     json_pack("{s:i, s:o}", "column", c, "value", es_json_number(value));
                 if (dataset->column_names != NULL) {
-                    json_object_set_new(entry, "name", json_string(dataset->column_names[c]));
+                    const char *name = dataset->column_names[c];
+                    json_object_set_new(entry, "name", es_text_json(name, strlen(name)));
                 }
                 json_array_append_new(values, entry);
             }
@@ -286,7 +288,8 @@ EsStatus es_network_write_confusion(const EsGrownNetwork *network, const EsDatas
     ES_TRY(es_allocate(sizeof *room, (void **)&room));
     json_t *classes = json_array(), *root = json_object();
     for (int k = 0; k < score->n_classes; k++) {
-        json_array_append_new(classes, json_string(network->spec.class_names[k]));
+        const char *name = network->spec.class_names[k];
+        json_array_append_new(classes, es_text_json(name, strlen(name)));
     }
     json_object_set_new(root, "format", json_string(CONFUSION_FORMAT));
     json_object_set_new(root, "tensors_sha256", json_string(hash));
@@ -304,7 +307,9 @@ EsStatus es_network_write_confusion(const EsGrownNetwork *network, const EsDatas
     json_object_set_new(root, "mistakes", mistakes_json(dataset, split, score, room));
     es_release(room);
     ES_TRY(es_json_dump(path, root, JSON_COMPACT | JSON_REAL_PRECISION(6), &text));
-    EsStatus status = es_file_write_all(path, text, strlen(text));
+    size_t bytes = strlen(text);
+    EsStatus status = bytes <= ES_NETWORK_CONFUSION_BYTES_MAX ? es_file_write_all(path, text, bytes)
+                                                              : ES_STATUS_OK;
     free(text);
     return status;
 }

@@ -60,9 +60,9 @@
       "what the episodes of a round of proving came to")                                           \
     X(PROOF_EPISODE, ProofEpisode, proof_episode, LOSSY, NORMAL, ALWAYS,                           \
       "how an episode of proving ended; a sample: those of the first environments")                \
-    X(PROOF_DEPTH_COUNTED, ProofDepthCounted, proof_depth_counted, LOSSY, NORMAL, ALWAYS,          \
+    X(PROOF_DEPTH_COUNTED, ProofDepthCounted, proof_depth_counted, KEPT, NORMAL, ALWAYS,           \
       "one row per depth of a round of proving: all episodes that ended, none left out")           \
-    X(PROOF_PREDICATE_COUNTED, ProofPredicateCounted, proof_predicate_counted, LOSSY, NORMAL,      \
+    X(PROOF_PREDICATE_COUNTED, ProofPredicateCounted, proof_predicate_counted, KEPT, NORMAL,       \
       ALWAYS, "one row per predicate of a round of proving: all episodes that ended")              \
     X(PROOF_FOUND, ProofFound, proof_found, LOSSY, NORMAL, ALWAYS,                                 \
       "a proof as a tree; the first four of a round, of true queries in the first environments")   \

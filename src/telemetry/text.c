@@ -352,3 +352,14 @@ size_t es_text_fit(const char *bytes, size_t n_bytes, size_t n_columns) {
     }
     return i;
 }
+
+json_t *es_text_json(const char *bytes, size_t n_bytes) {
+    json_t *value = json_stringn(bytes, n_bytes);
+    if (value == NULL) {
+        EsText mended = {0};
+        es_text_add_utf8(&mended, bytes, n_bytes, ES_TEXT_PLAIN);
+        value = json_stringn(mended.bytes, mended.length);
+        es_text_destroy(&mended);
+    }
+    return value;
+}

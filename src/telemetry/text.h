@@ -11,6 +11,7 @@
 #ifndef ES_TELEMETRY_TEXT_H
 #define ES_TELEMETRY_TEXT_H
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,6 +53,10 @@ typedef enum EsTextEscape {
 // A string of unknown origin. Bytes that are not UTF-8 become U+FFFD, and so do control characters
 // that the form has no escape for (PLAIN lets them through).
 void es_text_add_utf8(EsText *text, const char *bytes, size_t n_bytes, EsTextEscape escape);
+
+// A new text for JSON, in which bytes that are not UTF-8 become U+FFFD: jansson would refuse it.
+// NULL without memory.
+json_t *es_text_json(const char *bytes, size_t n_bytes);
 
 // Decode the character at `bytes` (n_bytes >= 1) and return its length. A malformed one is U+FFFD
 // and as long as its longest valid start, at least 1.

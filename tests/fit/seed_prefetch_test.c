@@ -194,7 +194,10 @@ TEST(a_thread_that_hangs_is_not_waited_for) {
     for (int i = 0; i < 5; i++) {
         es_seed_prefetch_request(prefetch, foresee(&test, i));
     }
-    usleep(50000); // longer than the time-out; nothing is asserted about how much
+    while (atomic_load(&fault.n_inside) == 0) {
+        usleep(1000);
+    }
+    usleep(50000); // longer than the time-out
     EXPECT(!es_seed_prefetch_request(prefetch, foresee(&test, 6)));
     es_seed_prefetch_drop(prefetch, always, NULL);
     EsPrefetchCounts counts = es_seed_prefetch_counts(prefetch);

@@ -1,7 +1,8 @@
 // Write a run of many rounds through the hub and the SQLite sink, with fewer rows a round than a
 // real one: for the time that it takes to open it.
 //
-// usage: make_long_run FOLDER ROUNDS
+// usage: make_long_run FOLDER ROUNDS [ENVS]
+//   ENVS   environments (default 4); with more than 4 of them half of the steps are recorded
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,22 +12,24 @@
 #include "base/macros.h"
 #include "telemetry/hub.h"
 
-#define N_ENVS    4
+#define MAX_ENVS  128
 #define N_METRICS 12
+
+static int n_envs = 4;
 
 static double wave(int64_t round, double period) { return sin((double)round / period); }
 
 static void emit_learning(EsHub *hub, EsEventTime time, double gained) {
     int64_t round = time.round;
-    EsRoundCompletedEvent done = {.n_episodes = round * N_ENVS,
+    EsRoundCompletedEvent done = {.n_episodes = round * n_envs,
                                   .accuracy = 40 + gained + wave(round, 7),
                                   .accuracy_std = 3,
                                   .rolling_accuracy = 40 + gained,
                                   .reward = gained / 3,
                                   .loss = 2 - gained / 30,
-                                  .n_seeds = N_ENVS,
+                                  .n_seeds = n_envs,
                                   .n_fossils = 2,
-                                  .n_steps = 30 * N_ENVS,
+                                  .n_steps = 30 * n_envs,
                                   .n_images = 30720,
                                   .seconds = 0.4,
                                   .steps_per_second = 300,
@@ -47,10 +50,10 @@ static void emit_learning(EsHub *hub, EsEventTime time, double gained) {
 }
 
 static void emit_episodes(EsHub *hub, EsEventTime time, double gained) {
-    EsEpisodeOutcomeEvent outcomes[N_ENVS] = {{0}};
-    for (int env = 0; env < N_ENVS; env++) {
+    EsEpisodeOutcomeEvent outcomes[MAX_ENVS] = {{0}};
+    for (int env = 0; env < n_envs; env++) {
         outcomes[env] = (EsEpisodeOutcomeEvent){.env = env,
-                                                .episode = time.round * N_ENVS + env,
+                                                .episode = time.round * n_envs + env,
                                                 .final_accuracy = 40 + gained,
                                                 .final_loss = 1,
                                                 .test_accuracy = es_missing_real(),
@@ -59,7 +62,7 @@ static void emit_episodes(EsHub *hub, EsEventTime time, double gained) {
                                                 .n_steps = 30,
                                                 .control_accuracy = es_missing_real()};
     }
-    es_emit_episode_outcome(hub, time, outcomes, N_ENVS);
+    es_emit_episode_outcome(hub, time, outcomes, n_envs);
 }
 
 // Decisions, a recorded step, and the life of a seed.
@@ -68,27 +71,28 @@ static void emit_growth(EsHub *hub, int64_t round) {
     static const char *const stages[] = {"GERMINATED", "TRAINING", "BLENDING", "HOLDING",
                                          "FOSSILIZED"};
     char seed_id[40];
-    snprintf(seed_id, sizeof seed_id, "ep%lld_env0_seed_1", (long long)round * N_ENVS);
-    EsEnvSteppedEvent steps[N_ENVS];
-    EsDecisionTakenEvent decisions[N_ENVS];
-    for (int env = 0; env < N_ENVS; env++) {
+    snprintf(seed_id, sizeof seed_id, "ep%lld_env0_seed_1", (long long)round * n_envs);
+    EsEnvSteppedEvent steps[MAX_ENVS];
+    EsDecisionTakenEvent decisions[MAX_ENVS];
+    for (int env = 0; env < n_envs; env++) {
         steps[env] = (EsEnvSteppedEvent){.env = env,
-                                         .episode = round * N_ENVS + env,
+                                         .episode = round * n_envs + env,
                                          .validation_accuracy = 50 + env,
                                          .n_seeds = 1};
         decisions[env] =
             (EsDecisionTakenEvent){.env = env,
-                                   .episode = round * N_ENVS + env,
-                                   .op = ops[env],
+                                   .episode = round * n_envs + env,
+                                   .op = ops[env % 4],
                                    .confidence = 0.5,
                                    .is_success = 1,
                                    .op_probabilities = "{\"WAIT\":0.5,\"GERMINATE\":0.25,"
                                                        "\"FOSSILIZE\":0.25}",
                                    .slot_probabilities = "{\"r0c0\":0.75,\"r0c1\":0.25}"};
     }
-    for (int64_t step = 0; step < 30; step += 10) {
-        es_emit_env_stepped(hub, (EsEventTime){round, step}, steps, N_ENVS);
-        es_emit_decision_taken(hub, (EsEventTime){round, step}, decisions, N_ENVS);
+    int stride = n_envs > 4 ? 2 : 10;
+    for (int64_t step = 0; step < 30; step += stride) {
+        es_emit_env_stepped(hub, (EsEventTime){round, step}, steps, n_envs);
+        es_emit_decision_taken(hub, (EsEventTime){round, step}, decisions, n_envs);
     }
     EsSeedGerminatedEvent seed = {.slot = "r0c0",
                                   .seed_id = seed_id,
@@ -150,13 +154,13 @@ static EsStatus write_run(const char *folder, int64_t n_rounds) {
                                  .task = "tiny",
                                  .device = "cpu",
                                  .config = "[run]\nkind = grow\n",
-                                 .n_envs = N_ENVS,
+                                 .n_envs = n_envs,
                                  .n_rounds = n_rounds};
     es_emit_run_started(hub, (EsEventTime){0, -1}, &started, 1);
     for (int64_t round = 1; round <= n_rounds; round++) {
         emit_round(hub, round);
         // nothing is to be dropped: the sink is given time
-        if (round % 40 == 0 && !es_hub_flush(hub, 60)) {
+        if (round % (n_envs > 4 ? 10 : 40) == 0 && !es_hub_flush(hub, 60)) {
             return ES_FAIL(IO, "the sink is too slow");
         }
     }
@@ -168,8 +172,9 @@ static EsStatus write_run(const char *folder, int64_t n_rounds) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 3) {
-        fprintf(stderr, "usage: make_long_run FOLDER ROUNDS\n");
+    n_envs = argc == 4 ? atoi(argv[3]) : 4;
+    if (argc < 3 || argc > 4 || n_envs < 1 || n_envs > MAX_ENVS) {
+        fprintf(stderr, "usage: make_long_run FOLDER ROUNDS [ENVS]\n");
         return 2;
     }
     mkdir(argv[1], 0777);

@@ -19,10 +19,6 @@ static void forget_candidates(EsFitGroup *group) {
     group->loss = group->accuracy = NULL;
     group->actions = NULL;
     group->masks = NULL;
-    group->prefetch = NULL;
-    group->prefetched = (EsPrefetchCounts){0};
-    group->foreseen = NULL;
-    group->n_foreseen = 0;
     group->n = 0;
 }
 
@@ -73,6 +69,8 @@ static void close_prefetch(EsFitGroup *group) {
     es_release(group->foreseen);
 }
 
+// For as long as the group: its host stays when candidates are dropped or loaded, and a thread that
+// hangs is one.
 static EsStatus open_prefetch(EsFitGroup *group) {
     const EsFitRails *rails = group->options.rails;
     int n_ahead = rails != NULL ? rails->rails.settings.prefetch : 0;
@@ -86,7 +84,6 @@ static EsStatus open_prefetch(EsFitGroup *group) {
 
 static void release_candidates(EsFitGroup *group) {
     close_policy(group);
-    close_prefetch(group);
     es_growth_destroy(group->growth);
     es_release(group->candidates);
     es_release(group->loss);
@@ -215,7 +212,6 @@ static EsStatus create_candidates(EsFitGroup *group, const int *candidates, int 
     ES_TRY(es_allocate(sizeof *group->actions * count, (void **)&group->actions));
     ES_TRY(es_allocate(sizeof *group->masks * count, (void **)&group->masks));
     memcpy(group->candidates, candidates, sizeof *candidates * count);
-    ES_TRY(open_prefetch(group));
     group->n = n; // last: a group that could not be made has no candidates to report
     return ES_STATUS_OK;
 }
@@ -246,6 +242,7 @@ EsStatus es_fit_group_create(const EsFitGroupOptions *options, int n, int first,
         numbers[i] = first + i;
     }
     ES_TRY_GOTO(create_candidates(group, numbers, n));
+    ES_TRY_GOTO(open_prefetch(group));
     note_outside(group);
     ES_TRY_GOTO(es_policy_begin(group->policy, first));
 done:
@@ -261,6 +258,7 @@ done:
 void es_fit_group_destroy(EsFitGroup *group) {
     if (group != NULL) {
         release_candidates(group);
+        close_prefetch(group);
         es_release(group);
     }
 }

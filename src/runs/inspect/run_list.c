@@ -194,25 +194,30 @@ static EsStatus read_seconds(EsRunDatabase *database, EsRunResults *results) {
     return ES_STATUS_OK;
 }
 
-// The newest value of a metric that is emitted at the end of a run: among the last rows alone.
+// The value of a metric that is emitted at the end of a run: among the last rows alone, and of the
+// newest round, since a run may go on for longer.
 #define LAST_METRIC(name)                                                                          \
-    "SELECT value FROM (SELECT name, value FROM event_metric ORDER BY rowid DESC LIMIT 4096) "     \
-    "WHERE name = '" name "' LIMIT 1"
+    "SELECT value FROM (SELECT name, value, round FROM event_metric "                              \
+    "ORDER BY rowid DESC LIMIT 4096) WHERE name = '" name "' AND round >= "                        \
+    "(SELECT max(round) FROM event_round_completed) LIMIT 1"
 
 #define NEWEST_OUTCOME "(SELECT round FROM event_episode_outcome ORDER BY rowid DESC LIMIT 1)"
 
 // The held-out episodes of the first policy, which is the run's own; before there are any, the size
-// of the last hosts in training.
+// of the last hosts in training. Hosts of drawn tasks have no size in common.
 static EsStatus read_grown(EsRunDatabase *database, double n_host_parameters,
                            EsRunResults *results) {
-    double means[2];
+    double means[2], n_tasks;
+    ES_TRY(ask(database,
+               "SELECT count(task) FROM event_episode_outcome WHERE round = " NEWEST_OUTCOME, 1,
+               &n_tasks)); // earlier schemas have no such column, nor tasks
     ES_TRY(ask(database,
                "SELECT avg(test_accuracy), avg(parameter_ratio) FROM event_episode_outcome "
                "WHERE round = " NEWEST_OUTCOME " AND arm IS (SELECT arm FROM event_episode_outcome "
                "WHERE round = " NEWEST_OUTCOME " ORDER BY rowid LIMIT 1)",
                2, means));
     results->test_accuracy = means[0];
-    results->parameters = means[1] * n_host_parameters;
+    results->parameters = n_tasks > 0 ? (double)NAN : means[1] * n_host_parameters;
     return ES_STATUS_OK;
 }
 

@@ -43,6 +43,9 @@ typedef struct TensorboardSink {
     int64_t n_host_parameters;         // ES_MISSING_INT: not known
     int64_t done_round, pending_round; // newest complete one; the one that scalars wait for
     int64_t held_out_round;            // whose first policy was seen
+    double ratio_sum;                  // of the parameter ratios of the pending round's episodes,
+    int64_t n_ratios;                  // which come in one packet for each group of tasks
+    int has_tasks;                     // its hosts have no size in common
     int value_column, tag_columns[N_TAG_COLUMNS];
 } TensorboardSink;
 
@@ -104,6 +107,9 @@ static void begin_pending(TensorboardSink *sink, int64_t round) {
     if (round != sink->pending_round) {
         es_text_reset(&sink->steps.encoder.summary);
         sink->pending_round = round;
+        sink->ratio_sum = 0;
+        sink->n_ratios = 0;
+        sink->has_tasks = 0;
     }
 }
 
@@ -143,25 +149,52 @@ static double parameters_of(const TensorboardSink *sink, double ratio) {
                : ratio * (double)sink->n_host_parameters;
 }
 
+// Adds the episodes of a packet to those of the pending round.
+static void count_ratios(TensorboardSink *sink, const EsPacket *packet) {
+    int ratio = es_event_column(packet->type, "parameter_ratio");
+    int task = es_event_column(packet->type, "task");
+    size_t bytes = 0;
+    for (int64_t row = 0; row < packet->n_rows; row++) {
+        double value = es_packet_real(packet, row, ratio);
+        if (!es_is_missing_real(value)) {
+            sink->ratio_sum += value;
+            sink->n_ratios++;
+        }
+        sink->has_tasks |= es_packet_text(packet, row, task, &bytes) != NULL;
+    }
+}
+
+// The sizes of the pending round's networks, if its episodes are known.
+static void add_sizes(TensorboardSink *sink) {
+    if (sink->n_ratios > 0) {
+        double ratio = sink->ratio_sum / (double)sink->n_ratios;
+        add_step_scalar(sink, "parameter_ratio", NULL, 0, ratio);
+        add_step_scalar(sink, "parameters", NULL, 0,
+                        sink->has_tasks ? es_missing_real() : parameters_of(sink, ratio));
+    }
+}
+
 // Episodes of the round, or held-out ones of one policy; the first policy is the run's own, and
 // has the plain tags, too.
 static EsStatus write_outcomes(TensorboardSink *sink, const EsPacket *packet) {
     size_t bytes = 0;
     const char *variant =
         es_packet_text(packet, 0, es_event_column(ES_EVENT_EPISODE_OUTCOME, "arm"), &bytes);
-    double ratio = mean_of(packet, "parameter_ratio");
     if (variant == NULL) {
         begin_pending(sink, packet->header->round);
-        add_step_scalar(sink, "parameter_ratio", NULL, 0, ratio);
-        add_step_scalar(sink, "parameters", NULL, 0, parameters_of(sink, ratio));
-        return end_or_wait(sink, packet);
+        count_ratios(sink, packet);
+        if (packet->header->round > sink->done_round) {
+            return ES_STATUS_OK; // the round's own record has them
+        }
+        add_sizes(sink);
+        return end_step_scalars(sink, time_of(packet));
     }
     const struct {
         const char *name;
         double value;
     } scalars[] = {{"test_accuracy", mean_of(packet, "test_accuracy")},
                    {"held_out_accuracy", mean_of(packet, "final_accuracy")},
-                   {"held_out_parameter_ratio", ratio},
+                   {"held_out_parameter_ratio", mean_of(packet, "parameter_ratio")},
                    {"held_out_reward", mean_of(packet, "reward")}};
     int is_own = packet->header->round != sink->held_out_round;
     sink->held_out_round = packet->header->round;
@@ -204,6 +237,7 @@ static EsStatus write_round(TensorboardSink *sink, const EsPacket *packet) {
     }
     add_step_scalar(sink, "seeds", NULL, 0, count_of(packet, "n_seeds"));
     add_step_scalar(sink, "fossils", NULL, 0, count_of(packet, "n_fossils"));
+    add_sizes(sink);
     return end_step_scalars(sink, time_of(packet));
 }
 

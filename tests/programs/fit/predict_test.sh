@@ -32,6 +32,18 @@ awk -F'\t' 'NR > 1 { sum = 0; most = 0; for (i = 4; i <= NF; i++) { sum += $i; i
     if (NF != 13 || sum < 0.9999 || sum > 1.0001 || most != $3) exit 1 }' all.tsv || fail "probabilities"
 "$esper" predict run "$images" "$images" "$images" "$images" | head -1 > /dev/null || fail "a pipe that ends: $?"
 
+# names that are not UTF-8 stay in their places
+python3 - << 'PYTHON'
+with open("names.csv", "wb") as file:
+    file.write(b"a,b,label\n")
+    for i in range(90):
+        file.write(b"%d,%d," % (i % 3, i * 7 % 5) + (b"odd", b"caf\xe9", b"plain")[i % 3] + b"\n")
+PYTHON
+"$esper" fit --data names.csv --epochs 20 --quiet --out named > /dev/null || fail "names that are not UTF-8"
+"$esper" predict named names.csv --out named.tsv || fail "prediction of names that are not UTF-8"
+[[ $(cut -f 2 named.tsv | sort -u | tr '\n' ' ') == *$'caf\xef\xbf\xbd'* ]] || fail "$(head -5 named.tsv)"
+python3 -c 'import json; assert len(json.load(open("named/networks/1/confusion.json"))["classes"]) == 3' || fail "confusions of such names"
+
 refuse() {
     local expected=$1
     shift

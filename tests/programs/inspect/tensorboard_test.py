@@ -171,6 +171,23 @@ def check_settings(path, plugins):
     return {fields(fields(info)[1][0])[2][0].decode() for info in experiment[5]}
 
 
+TASKS = ["grow", "--envs", "6", "--grow.validation_images=60", "--grow.pace=swift", "--tasks.groups=2", "--tasks.blocks=2",
+         "--tasks.base=2..3", "--tasks.kernel=3", "--tasks.pools=1", "--tasks.slots=1..3", "--tasks.image_size=8,12",
+         "--tasks.classes=2..4", "--tasks.images=200", "--tasks.batch=16", "--tasks.step_batches=2", "--tasks.steps=20..24",
+         "--tasks.budget=1.5..6", "--reward.mode=budget", "--policy.version=2", "--policy.hidden=16", "--ppo.n_epochs=2",
+         "--evaluate.episodes=0", "--grow.policy=ppo"]
+
+
+def check_tasks(case):
+    """Groups of tasks have outcomes in a packet each, and hosts of different sizes."""
+    path = case.run("tasks", *TASKS, "--rounds", "2")
+    curves, _, _ = read(os.path.join(path, "tensorboard/env_steps"))
+    ratios = case.ask("tasks", "SELECT avg(parameter_ratio) FROM event_episode_outcome WHERE arm IS NULL GROUP BY round")
+    expect("ratios of tasks", [round(value, 3) for _, value in curves["growth/parameter_ratio"]],
+           [round(row[0], 3) for row in ratios])
+    expect("sizes of tasks", "growth/parameters" in curves, False)
+
+
 def check_grow(case):
     path = case.run("grow", *GROW, "--rounds", "4")
     case.run("grow", "grow", "--rounds", "6", goes_on=True)
@@ -241,6 +258,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         case = Case(esper, folder)
         check_grow(case)
+        check_tasks(case)
         check_without_database(case)
         check_others(case, configs)
     return 1 if failures else 0

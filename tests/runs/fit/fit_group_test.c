@@ -148,6 +148,9 @@ static uint64_t grow_ahead(int n_ahead, EsPrefetchCounts *counts) {
     for (int step = 0; step < STEPS; step++) {
         es_rails_begin_epoch(&rails->rails);
         REQUIRE_OK(es_fit_group_advance(group));
+        while (n_ahead > 0 && es_seed_prefetch_counts(group->prefetch).in_flight > 0) {
+            usleep(1000);
+        }
         REQUIRE_OK(es_fit_group_decide(group));
         if (step == 20) {
             REQUIRE_OK(es_fit_group_keep(group, (int[]){0, 3}, 2));
@@ -168,7 +171,7 @@ TEST(graphs_made_ahead_change_no_bit) {
     EXPECT(grow_ahead(0, &none) == grow_ahead(64, &some));
     EXPECT_EQ(none.requested, 0);
     EXPECT(some.requested > 0);
-    EXPECT(some.used + some.canceled > 0);
+    EXPECT(some.used > 0);
     EXPECT_EQ(some.in_flight, 0);
     EXPECT_EQ(some.ready, 0);
     EXPECT_EQ(some.failed, 0);

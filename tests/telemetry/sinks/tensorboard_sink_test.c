@@ -263,7 +263,8 @@ static void write_round(const EsSink *sink, int64_t round, int64_t total_steps) 
 TEST(curves_by_environment_steps) {
     EsSink sink = open_sink(-1);
     write_outcome(&sink, 1, NULL, 3);
-    write_outcome(&sink, 2, NULL, 2);
+    write_outcome(&sink, 2, NULL, 1); // one packet for each group of tasks
+    write_outcome(&sink, 2, NULL, 3);
     write_round(&sink, 2, 300);
     write_outcome(&sink, 3, "a", 7);
     close_sink(&sink);
@@ -273,8 +274,8 @@ TEST(curves_by_environment_steps) {
     take_frame(&next, end, &n);
     const char *message = take_frame(&next, end, &n);
     static const char first[] = "\x10\xac\x02\x2a\x37" // step 300, 55 bytes
-                                "\x0a\x1d\x0a\x16growth/parameter_ratio\x15\0\0\0\x40"
-                                "\x0a\x16\x0a\x0fgrowth/accuracy\x15\0\0\xc8\x41";
+                                "\x0a\x16\x0a\x0fgrowth/accuracy\x15\0\0\xc8\x41"
+                                "\x0a\x1d\x0a\x16growth/parameter_ratio\x15\0\0\0\x40";
     expect_message(message, n, CASE_UNIX_US * 1e-6, first, sizeof first - 1);
     message = take_frame(&next, end, &n);
     // the run's own policy: with and without its name
