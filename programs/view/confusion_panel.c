@@ -306,17 +306,6 @@ static int decode(const char *text, uint8_t *bytes, size_t n) {
     return 1;
 }
 
-static void add_base64(EsText *text, const uint8_t *bytes, size_t n) {
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t bits = (uint32_t)bytes[i] << 16 | (i + 1 < n ? (uint32_t)bytes[i + 1] << 8 : 0) |
-                        (i + 2 < n ? (uint32_t)bytes[i + 2] : 0);
-        const char four[4] = {digits[bits >> 18], digits[bits >> 12 & 63],
-                              i + 1 < n ? digits[bits >> 6 & 63] : '=',
-                              i + 2 < n ? digits[bits & 63] : '='};
-        es_text_add(text, four, sizeof four);
-    }
-}
-
 static void put_number(uint8_t *at, uint32_t value, int n_bytes) {
     for (int i = 0; i < n_bytes; i++) {
         at[i] = (uint8_t)(value >> (8 * i));
@@ -388,7 +377,7 @@ static EsStatus draw_picture(const Confusion *c, const json_t *entry, EsText *ht
                        (long long)mistake.index, n);
     }
     es_text_add_string(html, "<li><img src=\"data:image/bmp;base64,");
-    add_base64(html, bmp, write_bitmap(c, pixels, bmp));
+    es_text_add_base64(html, bmp, write_bitmap(c, pixels, bmp));
     es_text_add_string(html, "\" alt=\"");
     add_classes(c, &mistake, html);
     es_text_add_string(html, "\"><span>");

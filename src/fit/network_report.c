@@ -145,30 +145,13 @@ void es_network_score_destroy(EsNetworkScore *score) {
 #define PICTURE_BYTES    ((size_t)ES_DATASET_MAX_CHANNELS * PICTURE_SIDE * PICTURE_SIDE)
 #define COLUMNS_SHOWN    8
 
-// Room for a picture and its text.
-typedef struct PictureRoom {
-    uint8_t bytes[PICTURE_BYTES];
-    char text[(PICTURE_BYTES + 2) / 3 * 4];
-} PictureRoom;
-
-// The first n bytes in base64, with padding, as a new text of JSON.
-static json_t *base64_json(PictureRoom *room, size_t n) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const uint8_t *bytes = room->bytes;
-    char *text = room->text;
-    size_t length = 0;
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t bits = (uint32_t)bytes[i] << 16 | (i + 1 < n ? (uint32_t)bytes[i + 1] << 8 : 0) |
-                        (i + 2 < n ? (uint32_t)bytes[i + 2] : 0);
-        text[length++] = digits[bits >> 18];
-        text[length++] = digits[bits >> 12 & 63];
-        text[length++] = digits[bits >> 6 & 63];
-        text[length++] = digits[bits & 63];
-    }
-    for (size_t k = length - (3 - n % 3) % 3; k < length; k++) {
-        text[k] = '=';
-    }
-    return json_stringn(text, length);
+// Bytes in base64, as a new text of JSON.
+static json_t *base64_json(const uint8_t *bytes, size_t n) {
+    EsText text = {0};
+    es_text_add_base64(&text, bytes, n);
+    json_t *value = json_stringn(text.bytes, text.length);
+    es_text_destroy(&text);
+    return value;
 }
 
 // An image of the data set in at most PICTURE_SIDE pixels a side: means of squares.
@@ -194,14 +177,14 @@ static uint8_t mean_of_square(const EsDataset *dataset, const uint8_t *plane, Pi
     return (uint8_t)((sum + n / 2) / n);
 }
 
-static json_t *pixels_json(const EsDataset *dataset, const uint8_t *image, PictureRoom *room) {
+static json_t *pixels_json(const EsDataset *dataset, const uint8_t *image, uint8_t *room) {
     Picture picture = picture_of(dataset);
     size_t n = 0;
     for (int c = 0; c < dataset->n_channels; c++) {
         const uint8_t *plane = image + (size_t)c * (size_t)dataset->height * (size_t)dataset->width;
         for (int y = 0; y < picture.height; y++) {
             for (int x = 0; x < picture.width; x++) {
-                room->bytes[n++] = mean_of_square(dataset, plane, picture, y, x);
+                room[n++] = mean_of_square(dataset, plane, picture, y, x);
             }
         }
     }
@@ -242,7 +225,7 @@ static json_t *values_json(const EsDataset *dataset, const float *row) {
 }
 
 static json_t *mistakes_json(const EsDataset *dataset, const EsSplit *split,
-                             const EsNetworkScore *score, PictureRoom *room) {
+                             const EsNetworkScore *score, uint8_t *room) {
     int64_t first = es_split_first(dataset, split);
     json_t *list = json_array();
     for (int i = 0; i < score->n_mistakes; i++) {
@@ -280,12 +263,12 @@ EsStatus es_network_write_confusion(const EsGrownNetwork *network, const EsDatas
                                     const EsSplit *split, const char *split_name,
                                     const EsNetworkScore *score, const char *folder) {
     char path[4096], hash[ES_SHA256_TEXT_BYTES], *text = NULL;
-    PictureRoom *room = NULL;
+    uint8_t *room = NULL; // for the bytes of a picture
     if (snprintf(path, sizeof path, "%s/" ES_NETWORK_CONFUSION_FILE, folder) >= (int)sizeof path) {
         return ES_FAIL(ARGUMENT, "the path %.100s... is too long", folder);
     }
     ES_TRY(es_grown_network_hash(network, hash));
-    ES_TRY(es_allocate(sizeof *room, (void **)&room));
+    ES_TRY(es_allocate(PICTURE_BYTES, (void **)&room));
     json_t *classes = json_array(), *root = json_object();
     for (int k = 0; k < score->n_classes; k++) {
         const char *name = network->spec.class_names[k];

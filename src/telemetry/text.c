@@ -353,6 +353,18 @@ size_t es_text_fit(const char *bytes, size_t n_bytes, size_t n_columns) {
     return i;
 }
 
+void es_text_add_base64(EsText *text, const uint8_t *bytes, size_t n) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < n; i += 3) {
+        uint32_t bits = (uint32_t)bytes[i] << 16 | (i + 1 < n ? (uint32_t)bytes[i + 1] << 8 : 0) |
+                        (i + 2 < n ? (uint32_t)bytes[i + 2] : 0);
+        const char four[4] = {digits[bits >> 18], digits[bits >> 12 & 63],
+                              i + 1 < n ? digits[bits >> 6 & 63] : '=',
+                              i + 2 < n ? digits[bits & 63] : '='};
+        es_text_add(text, four, sizeof four);
+    }
+}
+
 json_t *es_text_json(const char *bytes, size_t n_bytes) {
     json_t *value = json_stringn(bytes, n_bytes);
     if (value == NULL) {

@@ -54,6 +54,9 @@ typedef enum EsTextEscape {
 // that the form has no escape for (PLAIN lets them through).
 void es_text_add_utf8(EsText *text, const char *bytes, size_t n_bytes, EsTextEscape escape);
 
+// Bytes in base64, with padding.
+void es_text_add_base64(EsText *text, const uint8_t *bytes, size_t n);
+
 // A new text for JSON, in which bytes that are not UTF-8 become U+FFFD: jansson would refuse it.
 // NULL without memory.
 json_t *es_text_json(const char *bytes, size_t n_bytes);
