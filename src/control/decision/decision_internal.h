@@ -89,7 +89,7 @@ struct EsDecisionDevice {
     unsigned char *memory; // owned: device memory of everything here
     unsigned char *staged; // owned: pinned CPU memory, the first n bytes of `memory` at a begin
     size_t staged_bytes;
-    float *logits; // owned: pinned CPU memory, [E, A]; NULL: they are not kept
+    float *logits;      // owned: pinned CPU memory, [E, A]; NULL: they are not kept
     size_t returned_at; // from here on copied back at the end of a round
 };
 
