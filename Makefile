@@ -20,7 +20,7 @@ demo: build
 test: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS)
 
-## check: sanitizers, fuzzers, layout, format, scripts, static analysis (up to 20 minutes)
+## check: sanitizers, fuzzers, layout, format, scripts, static analysis (about half an hour)
 check:
 	@tools/install_dependencies check
 	@tools/run_checks
