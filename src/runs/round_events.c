@@ -1,4 +1,4 @@
-// What a round leaves in telemetry: times of its phases, its results, memory, anomalies.
+// Records of a round in telemetry: times of its phases, its results, memory, anomalies.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -199,7 +199,7 @@ static EsStatus read_seconds(EsRunDatabase *database, EsRunResults *results) {
 #define LAST_METRIC(name)                                                                          \
     "SELECT value FROM (SELECT name, value, round FROM event_metric "                              \
     "ORDER BY rowid DESC LIMIT 4096) WHERE name = '" name "' AND round >= "                        \
-    "(SELECT max(round) FROM event_round_completed) LIMIT 1"
+    "(SELECT coalesce(max(round), 0) FROM event_round_completed) LIMIT 1"
 
 #define NEWEST_OUTCOME "(SELECT round FROM event_episode_outcome ORDER BY rowid DESC LIMIT 1)"
 

@@ -1,4 +1,4 @@
-// What every metric means: its type and a help text with its unit, for scrapers of /metrics.
+// Types of all metrics, and help texts with their units, for scrapers of /metrics.
 //
 // docs/telemetry.md, "Names", has the same names; the test `metrics` scrapes runs of all kinds and
 // fails for a name that is not here.

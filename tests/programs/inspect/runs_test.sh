@@ -86,7 +86,9 @@ make("old", "grow", [start, ("episode_outcome", {"round": 1, "final_accuracy": 5
 make("bare", "grow", [start])
 make("fitted", "fit", [start, end], json.dumps({"parameters": 4321, "made_by": {"test_accuracy": 91.25}}))
 make("torn", "fit", [start, end], '{"parameters": 4')
-make("hosted", "hosts", [start, ("metric", {"name": "esper.hosts.test_accuracy", "value": 33.5}), ("metric", {"name": "x", "value": 1.0}), end])
+tested = [("metric", {"round": 9, "name": "esper.hosts.test_accuracy", "value": 33.5}), ("metric", {"round": 9, "name": "x", "value": 1.0})]
+make("hosted", "hosts", [start, ("round_completed", {"unix_time": 1200.0, "round": 9}), *tested, end])
+make("longer", "hosts", [start, *tested, ("round_completed", {"unix_time": 1200.0, "round": 10}), end]) # resumed since
 def ranked(arm, split, mrr):
     return "proof_ranked", {"arm": arm, "split": split, "mrr": mrr}
 make("proved", "prove", [start, ranked("policy", "valid", 0.1), ranked("policy", "test", 0.5), ranked("policy", "test", 0.85625), ranked("uniform", "test", 0.2), end])
@@ -105,6 +107,7 @@ PYTHON
     expect_results fitted "91.25 % - 4321 5 min"
     expect_results torn "- - - 5 min"
     expect_results hosted "33.50 % - 500 5 min"
+    expect_results longer "- - 500 5 min"
     expect_results proved "- 0.8562 - 5 min"
     run 0 runs results --json
     python3 -c '
