@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/machine.h"
+#include "base/macros.h"
 #include "es_test.h"
 
 #define MAX_PIECES 1000
@@ -273,19 +274,31 @@ static void compute_unevenly(void *context, int64_t piece, int worker) {
     }
 }
 
-// A worker that computes for long is no stall: later calls are shared.
-TEST(a_long_piece_is_no_stall) {
+// Of twenty calls with a long piece on the worker, those that it got one of, and whose next call it
+// shared.
+static int count_shared(void) {
     EsThreadPool *pool = NULL;
     int n_shared = 0;
     REQUIRE_OK(es_thread_pool_create(&pool, 2));
-    for (int round = 0; round < 200 && n_shared == 0; round++) { // others may have the core
+    for (int round = 0; round < 20; round++) {
         Stall first = {0}, second = {0};
         es_thread_pool_run(pool, 4, compute_unevenly, &first);
         es_thread_pool_run(pool, 16, count_worker, &second);
         n_shared += first.n_by_worker[1] > 0 && second.n_by_worker[1] > 0;
     }
     es_thread_pool_destroy(pool);
-    EXPECT(n_shared > 0);
+    return n_shared;
+}
+
+// A worker that computes for long is no stall: later calls are shared. On two free cores 19 or 20 of
+// 20 are, and at most 3 where every long piece counts as a stall; other processes on the cores make
+// real stalls (0 to 4 beside two that spin), so that the best of some trials counts.
+TEST(a_long_piece_is_no_stall) {
+    int best = 0;
+    for (int trial = 0; trial < 60 && best < 10; trial++) {
+        best = ES_MAX(best, count_shared());
+    }
+    EXPECT(best >= 10);
 }
 
 // A call of many pieces that begins alone is shared when that time is over.
