@@ -292,7 +292,7 @@ static int count_shared(void) {
 
 // A worker that computes for long is no stall: later calls are shared. On two free cores 19 or 20
 // of 20 are, and at most 3 where every long piece counts as a stall; other processes on the cores
-// make real stalls (0 to 4 are shared beside two that spin), so that the best of some trials counts.
+// make real stalls (beside two that spin 0 to 4 are shared): the best of some trials counts.
 TEST(a_long_piece_is_no_stall) {
     int best = 0;
     for (int trial = 0; trial < 60 && best < 10; trial++) {
