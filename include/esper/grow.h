@@ -119,6 +119,28 @@ typedef struct EsGrowView {
 
 ES_API EsGrowView es_grow_observe(const EsGrow *grow);
 
+// A living seed as controllers and dashboards read it.
+typedef struct EsGrowSeedState {
+    int32_t slot, stage, blueprint; // EsStage, EsBlueprintId
+    int32_t age;                    // steps since germination
+    float alpha;                    // share of the seed, 0..1
+    int32_t alpha_steps;            // of its ramp that are done
+    int32_t alpha_total_steps;      // of its ramp; 0: it is at rest
+    float alpha_temperature;  // length of the ramp over the steepness of its sigmoid, in steps
+    int32_t is_blend_allowed; // the seed may change the host's output
+} EsGrowSeedState;
+
+// Writes the living seeds of a host in the order of slots into states, which has room for one per
+// slot, and returns their number; 0 when there is no such host or no episode.
+ES_API int es_grow_export_seed_states(const EsGrow *grow, int64_t host, EsGrowSeedState *states);
+
+// Whom the loss of training samples [first, first + count) owes what to: weights [E][S], for each
+// seed its share in what the loss would rise by without it, over the seeds that lower it. Those of
+// a host add up to 1, or all are 0: no seed lowers the loss. Changes nothing. ARGUMENT when there
+// are no such samples or no episode.
+ES_API EsStatus es_grow_attribute_batch(EsGrow *grow, int64_t first, int64_t count,
+                                        double *weights);
+
 // A few lines of text: host, data, slots, parameters, memory. Cut to fit, always terminated.
 ES_API void es_grow_describe(const EsGrow *grow, char *text, size_t text_bytes);
 

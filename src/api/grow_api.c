@@ -270,6 +270,37 @@ EsGrowView es_grow_observe(const EsGrow *grow) {
                         .masks = grow->masks};
 }
 
+int es_grow_export_seed_states(const EsGrow *grow, int64_t host, EsGrowSeedState *states) {
+    const EsSeedView *all = &es_growth_snapshot(grow->growth)->state.seed;
+    int n = 0;
+    if (!grow->is_ready || host < 0 || host >= es_growth_options(grow->growth)->n_envs) {
+        return 0;
+    }
+    for (int s = 0; s < grow->n_slots; s++) {
+        EsSeed seed = es_seed_load(all, (size_t)host * (size_t)grow->n_slots + (size_t)s);
+        if (es_stage_in(seed.stage, ES_STAGES_LIVING)) {
+            states[n++] = (EsGrowSeedState){
+                .slot = s,
+                .stage = seed.stage,
+                .blueprint = seed.blueprint,
+                .age = seed.age,
+                .alpha = seed.alpha,
+                .alpha_steps = seed.alpha_ticks_done,
+                .alpha_total_steps = seed.alpha_ticks,
+                .alpha_temperature = (float)seed.alpha_ticks / seed.alpha_steepness,
+                .is_blend_allowed = es_stage_in(seed.stage, ES_STAGES_BLENDED)};
+        }
+    }
+    return n;
+}
+
+EsStatus es_grow_attribute_batch(EsGrow *grow, int64_t first, int64_t count, double *weights) {
+    if (!grow->is_ready) {
+        return ES_FAIL(ARGUMENT, "no episode runs; reset begins one");
+    }
+    return es_growth_attribute_batch(grow->growth, first, count, weights);
+}
+
 // Text that is cut at the end of its buffer.
 typedef struct Text {
     char *start;

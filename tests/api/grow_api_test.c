@@ -77,6 +77,43 @@ TEST(a_seed_is_planted_and_kept) {
     es_grow_destroy(grow);
 }
 
+TEST(seed_states_and_shares_of_a_batch) {
+    EsGrowOptions options = small_options();
+    EsGrow *grow = create(&options);
+    int8_t actions[2][ES_N_HEADS];
+    EsGrowSeedState states[2];
+    double weights[4] = {9, 9, 9, 9};
+    int n_ramp_steps = 0;
+    EXPECT_EQ(es_grow_export_seed_states(grow, 0, states), 0); // no episode
+    EXPECT_STATUS(es_grow_attribute_batch(grow, 0, 16, weights), ARGUMENT);
+    REQUIRE_OK(es_grow_reset(grow, 0));
+    for (int step = 0; step < 7; step++) {
+        act(actions, step == 0 ? ES_GROWTH_OP_GERMINATE : ES_GROWTH_OP_WAIT, 1);
+        actions[0][ES_HEAD_TEMPO] = 2; // blends in three steps
+        REQUIRE_OK(es_grow_step(grow, &actions[0][0]));
+        EsGrowSlot slot = es_grow_observe(grow).slots[1];
+        EXPECT_EQ(es_grow_export_seed_states(grow, 0, states), 1);
+        EXPECT_EQ(states[0].slot, 1);
+        EXPECT_EQ(states[0].stage, slot.stage);
+        EXPECT_EQ(states[0].age, slot.age);
+        EXPECT(states[0].alpha == slot.alpha);
+        EXPECT_EQ(states[0].is_blend_allowed, slot.stage >= ES_STAGE_BLENDING);
+        REQUIRE_OK(es_grow_attribute_batch(grow, 0, 16, weights));
+        double sum = weights[0] + weights[1];
+        EXPECT(weights[0] == 0 && weights[2] == 0 && weights[3] == 0);
+        EXPECT(slot.alpha > 0 ? sum == 0 || sum == 1 : sum == 0);
+        if (states[0].alpha_total_steps > 0) {
+            EXPECT_EQ(states[0].alpha_total_steps, 3);
+            EXPECT(states[0].alpha_temperature > 0);
+            n_ramp_steps += states[0].alpha_steps;
+        }
+    }
+    EXPECT_EQ(n_ramp_steps, 1 + 2);
+    EXPECT_EQ(es_grow_export_seed_states(grow, 1, states), 0);
+    EXPECT_EQ(es_grow_export_seed_states(grow, 2, states), 0);
+    es_grow_destroy(grow);
+}
+
 TEST(refusals_say_why) {
     EsGrowOptions options = small_options();
     options.max_seeds = 1;

@@ -151,6 +151,12 @@ EsStatus es_growth_attribute(EsGrowth *growth);
 const double *es_growth_shapley(const EsGrowth *growth);
 const double *es_growth_shapley_error(const EsGrowth *growth);
 
+// Whom a batch's loss owes what to: of the training samples [first, first + count), the share of
+// each seed in what the loss would rise by without it, over the seeds that lower it. Weights [E, S]
+// of an environment add up to 1, or all are 0: no seed lowers the loss. Between steps; changes no
+// state.
+EsStatus es_growth_attribute_batch(EsGrowth *growth, int64_t first, int64_t count, double *weights);
+
 // Loss and accuracy of every host as it is, on the whole test split, into the results. For the end
 // of an episode: nothing that is decided may depend on it.
 EsStatus es_growth_test(EsGrowth *growth);

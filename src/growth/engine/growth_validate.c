@@ -1,6 +1,7 @@
 // Evaluation of the hosts as lists of trials: the validation part of a step (every environment as
-// it is, and with seeds switched off, each combination once), the test split, and Shapley values. A
-// seed that does not change the output is left out of the graph: y = h there, bit for bit.
+// it is, and with seeds switched off, each combination once), the test split, shares of a batch's
+// loss, and Shapley values. A seed that does not change the output is left out of the graph: y = h
+// there, bit for bit.
 #include <math.h>
 #include <string.h>
 
@@ -41,21 +42,28 @@ EsStatus es_growth_prepare_trial(EsGrowth *growth, EsGrowthTrial *trial) {
     return rest > 0 ? es_growth_reserve(growth, trial->rest) : ES_STATUS_OK;
 }
 
-// The first n_images of a split of the data set.
-static EsStatus add_trial_on(EsGrowth *growth, const EsSplit *split, int64_t n_images, int64_t env,
-                             int32_t slots_off) {
-    const EsDataset *dataset = growth->model.dataset;
+// Samples of the data set, all splits counted through.
+typedef struct Samples {
+    int64_t first, count;
+} Samples;
+
+static Samples samples_of(const EsGrowth *growth, const EsSplit *split, int64_t count) {
+    return (Samples){es_split_first(growth->model.dataset, split), count};
+}
+
+static EsStatus add_trial_on(EsGrowth *growth, Samples samples, int64_t env, int32_t slots_off) {
     EsGrowthTrial *trial = &growth->trials[growth->n_trials++];
     *trial = (EsGrowthTrial){.env = (int32_t)env,
                              .slots_off = slots_off,
-                             .first_image = es_split_first(dataset, split),
-                             .n_images = n_images};
+                             .first_image = samples.first,
+                             .n_images = samples.count};
     return growth->backend->prepare_trial(growth, trial);
 }
 
 static EsStatus add_trial(EsGrowth *growth, int64_t env, int32_t slots_off) {
-    return add_trial_on(growth, &growth->model.dataset->validation,
-                        growth->options.n_validation_images, env, slots_off);
+    Samples samples =
+        samples_of(growth, &growth->model.dataset->validation, growth->options.n_validation_images);
+    return add_trial_on(growth, samples, env, slots_off);
 }
 
 static EsStatus list_trials(EsGrowth *growth) {
@@ -163,7 +171,7 @@ EsStatus es_growth_evaluate(EsGrowth *growth, const EsSplit *split, double *loss
                             double *accuracies) {
     growth->n_trials = 0;
     for (int64_t e = growth->own.first; e < growth->own.end; e++) {
-        ES_TRY(add_trial_on(growth, split, split->count, e, 0));
+        ES_TRY(add_trial_on(growth, samples_of(growth, split, split->count), e, 0));
     }
     ES_TRY(growth->backend->run_trials(growth));
     for (int i = 0; i < growth->n_trials; i++) {
@@ -195,6 +203,68 @@ EsStatus es_growth_test(EsGrowth *growth) {
     }
     es_release(measured);
     return status;
+}
+
+// --- shares of a batch's loss ---
+
+// Trials of one environment: as it is, then without each seed that changes the output, by slot.
+static EsStatus list_shares(EsGrowth *growth, Samples samples, int64_t env) {
+    const EsSeedView *seed = &growth->shown.state.seed;
+    ES_TRY(add_trial_on(growth, samples, env, 0));
+    for (int s = 0; s < growth->model.n_slots; s++) {
+        int64_t i = env * growth->model.n_slots + s;
+        if (es_slot_is_on(seed->stage[i], seed->alpha[i], 0, s)) {
+            ES_TRY(add_trial_on(growth, samples, env, 1 << s));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// Gains of an environment's seeds, which are not negative, to shares of their sum.
+static void divide_by_sum(double *weights, int n) {
+    double sum = 0;
+    for (int s = 0; s < n; s++) {
+        sum += weights[s];
+    }
+    for (int s = 0; s < n && sum > 0; s++) {
+        weights[s] /= sum;
+    }
+}
+
+EsStatus es_growth_attribute_batch(EsGrowth *growth, int64_t first, int64_t count,
+                                   double *weights) {
+    const EsSplit *train = &growth->model.dataset->train;
+    int n_slots = growth->model.n_slots;
+    double loss = NAN; // of the environment as it is
+    if (first < 0 || count < 1 || first > train->count - count) {
+        return ES_FAIL(ARGUMENT, "samples %lld to %lld are not among the %lld of the training set",
+                       (long long)first, (long long)(first + count - 1), (long long)train->count);
+    }
+    Samples samples = samples_of(growth, train, count);
+    samples.first += first;
+    memset(weights, 0, sizeof *weights * (size_t)(growth->options.n_envs * n_slots));
+    growth->n_trials = 0;
+    growth->backend->begin_trials(growth);
+    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
+        ES_TRY(list_shares(growth, samples, e));
+    }
+    ES_TRY(growth->backend->run_trials(growth));
+    for (int i = 0; i < growth->n_trials; i++) {
+        const EsGrowthTrial *trial = &growth->trials[i];
+        if (trial->slots_off == 0) {
+            loss = trial->loss;
+            continue;
+        }
+        double gain = trial->loss - loss;
+        int slot = __builtin_ctz((unsigned)trial->slots_off);
+        weights[trial->env * n_slots + slot] = gain > 0 && isfinite(gain) ? gain : 0;
+    }
+    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
+        divide_by_sum(weights + e * n_slots, n_slots);
+    }
+    const EsRankColumn column = {weights, sizeof *weights * (size_t)n_slots};
+    return es_ranks_gather(growth->options.ranks, "shares of a batch", growth->options.n_envs,
+                           &column, 1);
 }
 
 // --- Shapley values ---

@@ -143,10 +143,45 @@ static int check_environment(const EsGrowth *growth, int64_t env, EsCompileMode 
     return list->n;
 }
 
+// Loss of samples with one seed's share set to 0; none: -1.
+static double loss_without(EsGrowth *growth, const EsSplit *samples, int64_t env, int slot) {
+    double loss[8], accuracy[8];
+    float *alpha = growth->shown.state.seed.alpha + env * SLOTS + ES_MAX(slot, 0);
+    float kept = *alpha;
+    *alpha = slot < 0 ? kept : 0;
+    REQUIRE_OK(es_growth_evaluate(growth, samples, loss, accuracy));
+    *alpha = kept;
+    return loss[env];
+}
+
+// Shares of samples in the middle of the training set. Returns the hosts that have any.
+static int check_shares(EsGrowth *growth) {
+    enum { FIRST = 7, COUNT = 33, E = 6 };
+    const EsDataset *dataset = growth->model.dataset;
+    double weights[E * SLOTS];
+    int n_with = 0;
+    EsSplit samples = {.images = dataset->train.images + FIRST * dataset->image_bytes,
+                       .labels = dataset->train.labels + FIRST,
+                       .count = COUNT};
+    REQUIRE_OK(es_growth_attribute_batch(growth, FIRST, COUNT, weights));
+    for (int e = 0; e < E; e++) {
+        double gain[SLOTS], sum = 0, loss = loss_without(growth, &samples, e, -1);
+        for (int s = 0; s < SLOTS; s++) {
+            gain[s] = fmax(0, loss_without(growth, &samples, e, s) - loss);
+            sum += gain[s];
+        }
+        for (int s = 0; s < SLOTS; s++) {
+            EXPECT_NEAR(weights[e * SLOTS + s], sum > 0 ? gain[s] / sum : 0, 1e-6);
+        }
+        n_with += sum > 0;
+    }
+    return n_with;
+}
+
 static void check_growth(EsCompileMode mode) {
     enum { E = 6, STEPS = 24 };
     EsDataset dataset;
-    int n_by_count[5] = {0}, n_boosted = 0, n_worth = 0, n_fossils = 0;
+    int n_by_count[5] = {0}, n_boosted = 0, n_worth = 0, n_fossils = 0, n_shared = 0;
     make_small_dataset(&dataset, 64, IMAGES);
     EsGrowthOptions options = small_options("all", E);
     options.settings.episode_steps = STEPS;
@@ -182,6 +217,7 @@ static void check_growth(EsCompileMode mode) {
             n_worth += n > 0 && growth->accuracy[e * ES_ABLATION_PATTERNS_MAX] !=
                                     growth->accuracy[e * ES_ABLATION_PATTERNS_MAX + 1];
         }
+        n_shared += es_growth_is_over(growth) ? 0 : check_shares(growth);
     }
     for (int e = 0; e < E; e++) {
         n_fossils += growth->shown.state.env.n_fossils[e];
@@ -190,12 +226,28 @@ static void check_growth(EsCompileMode mode) {
     for (int n = 0; n <= 4; n++) {
         EXPECT(n_by_count[n] > 0);
     }
-    EXPECT(n_boosted > 0 && n_worth > 0 && n_fossils == 1);
+    EXPECT(n_boosted > 0 && n_worth > 0 && n_fossils == 1 && n_shared > 0);
     destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
 
 TEST(ablations_equal_one_by_one_evaluation_plain_kernels) { check_growth(ES_COMPILE_OFF); }
+
+TEST(samples_out_of_range_have_no_shares) {
+    EsDataset dataset;
+    double weights[SLOTS];
+    make_small_dataset(&dataset, 64, IMAGES);
+    EsGrowthOptions options = small_options("all", 1);
+    EsGrowth *growth = create_growth(&options, &dataset, 1);
+    REQUIRE_OK(es_growth_reset(growth, 0));
+    EXPECT_STATUS(es_growth_attribute_batch(growth, 60, 5, weights), ARGUMENT);
+    EXPECT_STATUS(es_growth_attribute_batch(growth, -1, 5, weights), ARGUMENT);
+    EXPECT_STATUS(es_growth_attribute_batch(growth, 0, 0, weights), ARGUMENT);
+    REQUIRE_OK(es_growth_attribute_batch(growth, 59, 5, weights));
+    EXPECT(weights[0] == 0 && weights[SLOTS - 1] == 0); // there is no seed
+    destroy_growth(growth);
+    destroy_small_dataset(&dataset);
+}
 
 TEST(ablations_equal_one_by_one_evaluation_default) { check_growth(ES_COMPILE_DEFAULT); }
 
