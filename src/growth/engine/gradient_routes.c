@@ -5,6 +5,15 @@
 #include <math.h>
 #include <string.h>
 
+#include "growth/rules/stage_rules.h"
+
+double es_route_weight(int32_t stage, float alpha) {
+    double base = !es_stage_in(stage, ES_STAGES_BLENDED) ? 0.25
+                  : stage == ES_STAGE_BLENDING           ? 0.5
+                                                         : 1;
+    return fmax(0.1, base * (0.5 + 0.5 * (double)alpha));
+}
+
 static double dot(const float *a, const float *b, int64_t n) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) {

@@ -31,6 +31,10 @@ typedef struct EsRouteMeasures {
     int is_finite;                            // all of the products
 } EsRouteMeasures;
 
+// Weight of a seed's route; the teacher's is 1. By stage b = 1/4, 1/2, 1 before, in and after
+// blending: max(0.1, b (1 + alpha) / 2), so a seed never counts for nothing.
+double es_route_weight(int32_t stage, float alpha);
+
 EsRouteMeasures es_routes_measure(const EsRoutes *routes);
 
 // Key of the order in which conflicts are taken off.

@@ -120,14 +120,6 @@ static void open_all(const EsGrowth *growth, EsGrowthWorker *worker, int64_t env
     }
 }
 
-// A seed counts for less while it is blended in, and never for nothing.
-static double weight_of(const EsGrowth *growth, int64_t env, int slot) {
-    const EsSeedView *seed = &growth->shown.state.seed;
-    int64_t i = env * growth->model.n_slots + slot;
-    double base = seed->stage[i] == ES_STAGE_BLENDING ? 0.5 : 1.0;
-    return fmax(0.1, base * (0.5 + 0.5 * (double)seed->alpha[i]));
-}
-
 // --- reports ---
 
 void es_growth_routes_begin_step(EsGrowth *growth, int64_t env) {
@@ -185,6 +177,7 @@ static void run_routes(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowthP
                        int64_t env, uint32_t slots, EsRoutes *routes, int *slot_of) {
     EsRouteMemory memory = es_growth_route_memory(growth, worker);
     const EsStore *store = growth->store;
+    const EsSeedView *seed = &growth->shown.state.seed;
     float *row = (float *)store->gradients.data + env * store->gradients.stride[0];
     for (int s = -1; s < growth->model.n_slots; s++) {
         if (s >= 0 && !(slots >> s & 1)) {
@@ -197,7 +190,8 @@ static void run_routes(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowthP
         if (s >= 0) {
             clear_behind(growth, plan, slots, s, packed);
         }
-        routes->weight[routes->n] = s < 0 ? 1 : weight_of(growth, env, s);
+        int64_t i = env * growth->model.n_slots + s;
+        routes->weight[routes->n] = s < 0 ? 1 : es_route_weight(seed->stage[i], seed->alpha[i]);
         routes->gradient[routes->n] = packed;
         slot_of[routes->n++] = s;
     }
