@@ -329,6 +329,7 @@ EsExit cmd_fit(int argc, char **argv) {
     const EsOption options[] = {
         ES_OPTION_KEY("data", "fit.data", "DATA"),
         ES_OPTION_KEY("max-params", "fit.max_params", "N"),
+        ES_OPTION_KEY("aggregation", "fit.aggregation", "none|seed"),
         ES_OPTION_KEY("epochs", "run.rounds", "N"),
         ES_OPTION_KEY("candidates", "fit.candidates", "K"),
         ES_OPTION_KEY("policy", "fit.policy", "NAME"),

@@ -305,6 +305,7 @@ EsExit cmd_grow(int argc, char **argv) {
         ES_OPTION_KEY("hidden", "policy.hidden", "N"),
         ES_OPTION_KEY("data", "grow.data", "NAME"),
         ES_DATA_OPTIONS("grow"),
+        ES_OPTION_KEY("aggregation", "grow.aggregation", "none|seed"),
         ES_OPTION_KEY("data-split", "grow.data_split", "whole|share"),
         ES_OPTION_KEY("pad", "grow.pad", "N"),
         ES_OPTION_KEY("flip", "grow.flip", NULL),

@@ -26,7 +26,8 @@ typedef enum EsPurpose {
     ES_PURPOSE_DATA_GENERATION = 8,
     ES_PURPOSE_ERASING = 9,
     ES_PURPOSE_DATA_SPLIT = 10,
-    ES_PURPOSE_TASK = 11
+    ES_PURPOSE_TASK = 11,
+    ES_PURPOSE_ROUTES = 12
 } EsPurpose;
 
 typedef struct EsRandom4 {

@@ -71,8 +71,9 @@
 // Blending in a slot of the host's activation with its seed's, and the seed's input.
 //
 // h, seed, y and their gradients [E, N, ...]; gate [E, N] in [0, 1] (nullable); alpha f32 [E]; mode
-// i32 [E] holds values of EsBlendMode. Both are read on the device, so that a change of stage
-// rebuilds nothing. With s = seed, G = d_y, a = alpha taken into [0, 1]:
+// i32 [E] holds values of EsBlendMode, perhaps with bits ES_BLEND_CLOSED_*. Both are read on the
+// device, so that a change of stage rebuilds nothing. With s = seed, G = d_y, a = alpha taken into
+// [0, 1]:
 //
 // NONE      y = h. d_h = G, d_seed = 0, d_gate = 0. seed and gate are not read.
 // INCUBATE  y = h. d_h = G, d_seed = G, d_gate = 0. seed and gate are not read: a NaN stays there.
@@ -86,6 +87,8 @@
 // d_h leaves out the gradient that reaches the host through the seed's own input, which is h as
 // well: it comes back through seed_input_backward, d_h = d_x, and 0 in NONE and INCUBATE, where the
 // seed must not move the host. d_h, d_seed and d_gate of blend_backward are nullable.
+// CLOSED_HOST makes d_h of blend_backward 0, CLOSED_SEED d_seed and d_gate: what is left is the part
+// of the gradient that takes the other way.
 //
 // Exact: a = 0 (or e = 0) gives h bit for bit in every mode, a = 1 (or e = 1) gives s in ADD and
 // GATE; at a = 0 seed is not read.

@@ -27,6 +27,10 @@ typedef enum EsBlendMode {
     ES_BLEND_MULTIPLY  // y = h (1 + a tanh(s - h))
 } EsBlendMode;
 
+// Bits beside a mode in the same number: the gradient of y does not pass to the host beside the
+// seed, or not into the seed and its gate. The forward pass does not read them.
+enum { ES_BLEND_CLOSED_HOST = 256, ES_BLEND_CLOSED_SEED = 512 };
+
 typedef struct EsNormOptions {
     float epsilon;  // added to the variance, 1e-5
     float momentum; // batch norm: share of the new batch in the running value, 0.1

@@ -264,9 +264,9 @@
     C(REAL, weight,                                                                                \
       "by stage and alpha: 0.25, 0.5, 1 before, in, after blending, (1 + alpha) / 2")              \
     C(REAL, share, "of the sum of gradient norms of host and seeds")                               \
-    C(INT, conflicts, "not measured yet")                                                          \
-    C(REAL, conflict_ratio, "not measured yet")                                                    \
-    C(REAL, teacher_share, "not measured yet")
+    C(INT, conflicts, "other routes that its gradient opposed, over the updates; --aggregation")   \
+    C(REAL, conflict_ratio, "of the other routes; --aggregation")                                  \
+    C(REAL, teacher_share, "of the norms of all routes, past the seeds; --aggregation")
 #define ES_UPDATE_COMPLETED_COLUMNS(C)                                                             \
     C(REAL, policy_loss, "")                                                                       \
     C(REAL, value_loss, "")                                                                        \

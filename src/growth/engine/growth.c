@@ -64,6 +64,10 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
         return ES_FAIL(UNSUPPORTED, "%d ranks: several share a run on the CPU alone",
                        es_ranks_count(options->ranks));
     }
+    if (es_device_info(device)->kind != ES_DEVICE_CPU &&
+        options->aggregation != ES_AGGREGATION_NONE) {
+        return ES_FAIL(UNSUPPORTED, "gradients by route run on the CPU; choose --device cpu");
+    }
     if (es_device_info(device)->kind == ES_DEVICE_CPU && options->precision != ES_DTYPE_F32) {
         return ES_FAIL(UNSUPPORTED, "the CPU computes in F32; %s is asked for",
                        es_dtype_name(options->precision));
@@ -236,6 +240,7 @@ static EsStatus create_workers(EsGrowth *growth) {
         worker->stream = es_plan_worker_stream(worker->runner);
         ES_TRY(es_allocate(sizeof(double) * n_spans, (void **)&worker->sum_squares));
         ES_TRY(es_allocate(sizeof(int32_t) * n_spans, (void **)&worker->n_nonfinite));
+        ES_TRY(es_growth_routes_create_worker(growth, worker));
         for (int g = 0; g <= growth->model.n_slots; g++) {
             worker->max_norm[g] = growth->options.clip;
         }
@@ -299,6 +304,7 @@ static EsStatus create_on_cpu(EsGrowth *growth) {
                                   .mode = growth->options.mode,
                                   .capacity = growth->options.plan_capacity};
     ES_TRY(create_cpu_arrays(growth));
+    ES_TRY(es_growth_routes_create(growth));
     ES_TRY(es_growth_plans_create(&plans, &growth->plans));
     return create_workers(growth);
 }
@@ -309,6 +315,7 @@ static void destroy_on_cpu(EsGrowth *growth) {
         es_plan_worker_destroy(worker->runner);
         es_release(worker->sum_squares);
         es_release(worker->n_nonfinite);
+        es_release(worker->routes);
     }
     es_growth_plans_destroy(growth->plans);
 }
@@ -508,12 +515,12 @@ void es_growth_destroy(EsGrowth *growth) {
     es_store_destroy(growth->average.store);
     es_store_destroy(growth->store);
     es_stream_destroy(growth->stream);
-    void *const arrays[] = {growth->workers,       growth->slab,       growth->masks,
-                            growth->results,       growth->ablations,  growth->pairs,
-                            growth->accuracy,      growth->loss_row,   growth->accuracy_row,
-                            growth->host_sums,     growth->seed_sums,  growth->train_plans,
-                            growth->n_invalid,     growth->trials,     growth->shapley,
-                            growth->shapley_error, growth->episode_ids};
+    void *const arrays[] = {growth->workers,   growth->slab,          growth->masks,
+                            growth->results,   growth->ablations,     growth->pairs,
+                            growth->accuracy,  growth->loss_row,      growth->accuracy_row,
+                            growth->host_sums, growth->seed_sums,     growth->train_plans,
+                            growth->routes,    growth->n_invalid,     growth->trials,
+                            growth->shapley,   growth->shapley_error, growth->episode_ids};
     for (size_t i = 0; i < ES_COUNT_OF(arrays); i++) {
         es_release(arrays[i]);
     }
@@ -661,6 +668,8 @@ const EsGrowthSnapshot *es_growth_snapshot(const EsGrowth *growth) { return &gro
 const EsActionMasks *es_growth_masks(const EsGrowth *growth) { return growth->masks; }
 
 const EsGrowthResult *es_growth_results(const EsGrowth *growth) { return growth->results; }
+
+const EsRouteReport *es_growth_routes(const EsGrowth *growth) { return growth->routes; }
 
 const EsAblation *es_growth_ablations(const EsGrowth *growth) { return growth->ablations; }
 

@@ -27,6 +27,12 @@
 
 ES_EXTERN_C_BEGIN
 
+// Treatment of gradients that reach a host through several seeds (gradient_routes.h).
+typedef enum EsAggregation {
+    ES_AGGREGATION_NONE, // the gradient as it is
+    ES_AGGREGATION_SEED  // by route: weighted, conflicts taken off; CPU
+} EsAggregation;
+
 typedef struct EsGrowthOptions {
     EsHostSpec host;
     EsSlot slots[ES_SLOTS_MAX];
@@ -48,6 +54,7 @@ typedef struct EsGrowthOptions {
     EsRecipe recipe;
     float clip;          // L2 norm of the host's and of each seed's gradient; 0 = none
     int gradient_stride; // batches between measurements of gradients
+    EsAggregation aggregation;
     // CPU: called after every batch of every host, on the thread that trained it; NULL: never. Once
     // it returns 1 the hosts stop, and the call that trains them is INTERRUPTED.
     int (*is_stopped)(void *context);
@@ -138,6 +145,24 @@ typedef struct EsGrowthResult {
     double test_loss, test_accuracy; // filled by es_growth_test, NaN from the next validation on
 } EsGrowthResult;
 const EsGrowthResult *es_growth_results(const EsGrowth *growth); // [E]
+
+// A seed's route in the updates of a step; means over those in which it had one, NaN without any.
+typedef struct EsSeedRoute {
+    int32_t n_updates;
+    int32_t n_conflicts;        // other routes that it opposed, sum over the updates
+    double conflict_ratio;      // share of the other routes
+    double weight, norm, share; // share: of the norms of all routes
+} EsSeedRoute;
+
+typedef struct EsRouteReport {
+    int32_t n_updates;     // of the step
+    int32_t n_routed;      // with two seeds or more that change the output
+    int32_t n_conflicts;   // pairs of routes, sum over the updates
+    double conflict_ratio; // share of the pairs, mean over routed updates; NaN without any
+    double teacher_share;  // of the norms of all routes, likewise
+    EsSeedRoute seed[ES_SLOTS_MAX];
+} EsRouteReport;
+const EsRouteReport *es_growth_routes(const EsGrowth *growth); // [E]; NULL without aggregation
 
 // Seeds switched off in the last validation, and the accuracies [E, ES_ABLATION_PATTERNS_MAX].
 const EsAblation *es_growth_ablations(const EsGrowth *growth); // [E]

@@ -26,6 +26,7 @@ typedef struct EsGrowthWorker {
     double *sum_squares;  // owned [spans]
     int32_t *n_nonfinite; // owned [spans]
     float max_norm[1 + ES_SLOTS_MAX], group_norm[1 + ES_SLOTS_MAX];
+    float *routes; // owned; NULL without aggregation
 } EsGrowthWorker;
 
 // One evaluation: an environment with some slots switched off.
@@ -121,19 +122,22 @@ struct EsGrowth {
 
     void *slab; // owned, of state
     EsGrowthSnapshot shown;
-    EsActionMasks *masks;           // owned [E]
-    EsGrowthResult *results;        // owned [E]
-    EsAblation *ablations;          // owned [E]
-    EsInteractions *pairs;          // owned [E]
-    float *accuracy;                // owned [E, ES_ABLATION_PATTERNS_MAX]
-    float *loss_row, *accuracy_row; // owned [E]: of the whole host
-    EsGradientSums *host_sums;      // owned [E]
-    EsGradientSums *seed_sums;      // owned [E, S]
-    EsGrowthPlan **train_plans;     // owned [E]
-    int32_t *n_invalid;             // owned [E]: labels out of range; on a GPU [2, E], of training
-                                    // and validation
-    EsGrowthTrial *trials;          // owned [E * ES_ABLATION_PATTERNS_MAX], and at least
-                                    // ES_GROWTH_MIN_TRIALS
+    EsActionMasks *masks;              // owned [E]
+    EsGrowthResult *results;           // owned [E]
+    EsAblation *ablations;             // owned [E]
+    EsInteractions *pairs;             // owned [E]
+    float *accuracy;                   // owned [E, ES_ABLATION_PATTERNS_MAX]
+    float *loss_row, *accuracy_row;    // owned [E]: of the whole host
+    EsGradientSums *host_sums;         // owned [E]
+    EsGradientSums *seed_sums;         // owned [E, S]
+    EsRouteReport *routes;             // owned [E]; NULL without aggregation
+    int64_t behind_slot[ES_SLOTS_MAX]; // with it: the host's parameters from here on lie between
+                                       // the slot and the loss
+    EsGrowthPlan **train_plans;        // owned [E]
+    int32_t *n_invalid;    // owned [E]: labels out of range; on a GPU [2, E], of training
+                           // and validation
+    EsGrowthTrial *trials; // owned [E * ES_ABLATION_PATTERNS_MAX], and at least
+                           // ES_GROWTH_MIN_TRIALS
     int n_trials;
     double *shapley, *shapley_error; // owned [E, S]: NaN where there is no value
     EsGrowthTimes times;
@@ -168,6 +172,27 @@ int64_t es_growth_alone(const EsGrowth *growth, int64_t n);
 
 // growth_train.c: makes room for a plan in every worker.
 EsStatus es_growth_reserve(EsGrowth *growth, const EsGrowthPlan *plan);
+
+// Memory of a worker for gradients by route: P parameters, R = 1 + S routes at most, the teacher's
+// first, then those of seeds by slot. A packed gradient holds the numbers of the host and of seeds
+// with routes alone.
+typedef struct EsRouteMemory {
+    float *row;    // [P]: the gradient as it was computed at once
+    float *plain;  // [P]: the same, packed
+    float *out;    // [P]: aggregated, packed
+    float *routes; // [R, P]: packed
+    float *states; // [states]: running statistics behind the update
+} EsRouteMemory;
+EsRouteMemory es_growth_route_memory(const EsGrowth *growth, const EsGrowthWorker *worker);
+
+// growth_routes.c: gradients by route, where the options ask for them; nothing otherwise. Begin and
+// end frame the updates of a step; update comes between a run of the plan and its optimiser.
+EsStatus es_growth_routes_create(EsGrowth *growth);
+EsStatus es_growth_routes_create_worker(const EsGrowth *growth, EsGrowthWorker *worker);
+void es_growth_routes_begin_step(EsGrowth *growth, int64_t env);
+void es_growth_routes_update(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowthPlan *plan,
+                             int64_t env);
+void es_growth_routes_end_step(EsGrowth *growth, int64_t env);
 
 // growth_validate.c: validation and ablations; fills results, accuracy, loss_row, accuracy_row of
 // this rank's environments.

@@ -254,18 +254,21 @@ static void train_host(void *context, int64_t piece, int worker_index) {
     const int32_t *correct = es_plan_worker_tensor(worker->runner, plan->graph.loss.n_correct).data;
     const int32_t *invalid = es_plan_worker_tensor(worker->runner, plan->graph.loss.n_invalid).data;
     growth->n_invalid[env] = 0;
+    es_growth_routes_begin_step(growth, env);
     for (int64_t b = 0; b < n_batches && !atomic_load(&growth->is_stopped); b++) {
         worker->batch_number = (int32_t)(first + b);
         es_plan_worker_run(worker->runner);
         loss += (double)*batch_loss;
         n_correct += *correct;
         growth->n_invalid[env] += *invalid;
+        es_growth_routes_update(growth, worker, plan, env);
         update_host(growth, worker, plan, env, b % growth->options.gradient_stride == 0);
         if (growth->options.is_stopped != NULL &&
             growth->options.is_stopped(growth->options.context)) {
             atomic_store(&growth->is_stopped, 1);
         }
     }
+    es_growth_routes_end_step(growth, env);
     result->train_loss = loss / (double)n_batches;
     result->train_accuracy =
         100.0 * (double)n_correct / (double)(n_batches * growth->options.batch);

@@ -155,6 +155,7 @@ EsStatus es_growth_validate(EsGrowth *growth) {
 
 EsStatus es_growth_gather_step(EsGrowth *growth) {
     size_t n_slots = (size_t)growth->model.n_slots;
+    // the last one is there with aggregation alone
     const EsRankColumn columns[] = {
         {growth->results, sizeof *growth->results},
         {growth->accuracy, sizeof *growth->accuracy * ES_ABLATION_PATTERNS_MAX},
@@ -162,9 +163,10 @@ EsStatus es_growth_gather_step(EsGrowth *growth) {
         {growth->accuracy_row, sizeof *growth->accuracy_row},
         {growth->host_sums, sizeof *growth->host_sums},
         {growth->seed_sums, sizeof *growth->seed_sums * n_slots},
+        {growth->routes, sizeof *growth->routes},
     };
     return es_ranks_gather(growth->options.ranks, "measurements of a step", growth->options.n_envs,
-                           columns, ES_COUNT_OF(columns));
+                           columns, (int)ES_COUNT_OF(columns) - (growth->routes == NULL));
 }
 
 EsStatus es_growth_evaluate(EsGrowth *growth, const EsSplit *split, double *losses,

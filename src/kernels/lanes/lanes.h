@@ -213,6 +213,7 @@ typedef struct EsLaneBlend {
     const EsLaneMap *h;    // of the host
     const EsLaneMap *s;    // of the seed; read only where it has a share in y
     const EsLaneMap *gate; // one pixel, one channel; nullable
+    int32_t closed;        // bits ES_BLEND_CLOSED_*
 } EsLaneBlend;
 
 // Group norm of one host.

@@ -154,9 +154,9 @@ static void gate_gradient(const EsLaneBlend *blend, const EsLaneMap *d_y, const 
     store(d_gate->data, total * broadcast(es_blend_clamp(blend->alpha)));
 }
 
-void LANES_FUNCTION(blend_backward)(const EsLaneBlend *blend, const EsLaneMap *d_y,
-                                    const EsLaneMap *d_h, const EsLaneMap *d_s,
-                                    const EsLaneMap *d_gate) {
+// With both ways open.
+static void differentiate(const EsLaneBlend *blend, const EsLaneMap *d_y, const EsLaneMap *d_h,
+                          const EsLaneMap *d_s, const EsLaneMap *d_gate) {
     int has_seed = has_share(blend);
     if (d_gate->data != NULL && has_seed && blend->mode == ES_BLEND_GATE) {
         gate_gradient(blend, d_y, d_gate);
@@ -179,6 +179,22 @@ void LANES_FUNCTION(blend_backward)(const EsLaneBlend *blend, const EsLaneMap *d
         copy_map(d_y, d_s);
     } else if (d_s->data != NULL) {
         clear_map(d_s);
+    }
+}
+
+void LANES_FUNCTION(blend_backward)(const EsLaneBlend *blend, const EsLaneMap *d_y,
+                                    const EsLaneMap *d_h, const EsLaneMap *d_s,
+                                    const EsLaneMap *d_gate) {
+    differentiate(blend, d_y, d_h, d_s, d_gate);
+    // afterwards: a gradient may lie where d_y is
+    if ((blend->closed & ES_BLEND_CLOSED_HOST) && d_h->data != NULL) {
+        clear_map(d_h);
+    }
+    if ((blend->closed & ES_BLEND_CLOSED_SEED) && d_s->data != NULL) {
+        clear_map(d_s);
+    }
+    if ((blend->closed & ES_BLEND_CLOSED_SEED) && d_gate->data != NULL) {
+        clear_map(d_gate);
     }
 }
 

@@ -14,13 +14,16 @@ typedef struct Blend {
 
 typedef struct Image {
     int64_t e, n;
-    int32_t mode;
+    int32_t mode;       // EsBlendMode
+    int32_t closed;     // bits ES_BLEND_CLOSED_*
     float alpha, share; // of the seed in y, without and with the gate
 } Image;
 
 static Image image_at(const Blend *v, int64_t piece) {
     Image image = {.e = piece / v->N, .n = piece % v->N};
-    image.mode = *es_env_i32(v->mode, image.e);
+    int32_t word = *es_env_i32(v->mode, image.e);
+    image.mode = es_blend_mode(word);
+    image.closed = word ^ image.mode;
     image.alpha = es_blend_clamp(*es_env_f32(v->alpha, image.e));
     // the gate of a slot without a seed may be stale memory
     int is_gated = image.mode == ES_BLEND_GATE && v->gate != NULL;
@@ -78,25 +81,23 @@ static void pass_image(const Blend *v, const Image *image) {
     }
 }
 
-static void differentiate_image(void *context, int64_t piece, int worker) {
-    (void)worker;
-    const Blend *v = context;
-    Image image = image_at(v, piece);
-    const float *h = data_at(v, &image, v->h), *s = data_at(v, &image, v->seed);
-    const float *d_y = data_at(v, &image, v->d_y);
+// The gradients of an image with both ways open.
+static void differentiate_open(const Blend *v, const Image *image) {
+    const float *h = data_at(v, image, v->h), *s = data_at(v, image, v->seed);
+    const float *d_y = data_at(v, image, v->d_y);
     if (v->d_gate != NULL) {
         // by alpha, not by the share: a gate that has closed must be able to open again
-        int is_moved = image.mode == ES_BLEND_GATE && image.alpha != 0.0f;
-        es_env_f32(v->d_gate, image.e)[image.n] =
-            is_moved ? (float)((double)image.alpha * sum_differences(d_y, s, h, v->count)) : 0.0f;
+        int is_moved = image->mode == ES_BLEND_GATE && image->alpha != 0.0f;
+        es_env_f32(v->d_gate, image->e)[image->n] =
+            is_moved ? (float)((double)image->alpha * sum_differences(d_y, s, h, v->count)) : 0.0f;
     }
-    if (image.share == 0.0f) {
-        pass_image(v, &image);
+    if (image->share == 0.0f) {
+        pass_image(v, image);
         return;
     }
-    float *d_h = data_at(v, &image, v->d_h), *d_s = data_at(v, &image, v->d_seed);
+    float *d_h = data_at(v, image, v->d_h), *d_s = data_at(v, image, v->d_seed);
     for (int64_t k = 0; k < v->count; k++) {
-        EsBlendGradient gradient = es_blend_gradient(image.mode, image.share, h[k], s[k], d_y[k]);
+        EsBlendGradient gradient = es_blend_gradient(image->mode, image->share, h[k], s[k], d_y[k]);
         if (d_h != NULL) {
             d_h[k] = gradient.h;
         }
@@ -106,12 +107,30 @@ static void differentiate_image(void *context, int64_t piece, int worker) {
     }
 }
 
+static void differentiate_image(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const Blend *v = context;
+    Image image = image_at(v, piece);
+    size_t bytes = (size_t)v->count * sizeof(float);
+    differentiate_open(v, &image);
+    // afterwards: a gradient may lie where d_y is
+    if ((image.closed & ES_BLEND_CLOSED_HOST) && v->d_h != NULL) {
+        memset(data_at(v, &image, v->d_h), 0, bytes);
+    }
+    if ((image.closed & ES_BLEND_CLOSED_SEED) && v->d_seed != NULL) {
+        memset(data_at(v, &image, v->d_seed), 0, bytes);
+    }
+    if ((image.closed & ES_BLEND_CLOSED_SEED) && v->d_gate != NULL) {
+        es_env_f32(v->d_gate, image.e)[image.n] = 0;
+    }
+}
+
 static void pass_input_image(void *context, int64_t piece, int worker) {
     (void)worker;
     const Blend *v = context;
     Image image = {.e = piece / v->N, .n = piece % v->N};
     size_t bytes = (size_t)v->count * sizeof(float);
-    if (es_blend_is_mixed(*es_env_i32(v->mode, image.e))) {
+    if (es_blend_is_mixed(es_blend_mode(*es_env_i32(v->mode, image.e)))) {
         memcpy(data_at(v, &image, v->d_h), data_at(v, &image, v->d_y), bytes);
     } else {
         memset(data_at(v, &image, v->d_h), 0, bytes);

@@ -7,14 +7,17 @@
 template <typename T> struct BlendSlots {
     const T *gate; // [E, N], NULL when absent
     const float *alpha;
-    const int32_t *mode;
+    const int32_t *word;    // [E]: mode and bits beside it
     uint32_t n_images, row; // images, elements of one image
+
+    __device__ int32_t mode_at(int64_t env) const { return es_blend_mode(word[env]); }
+    __device__ bool is_closed(int64_t env, int32_t way) const { return (word[env] & way) != 0; }
 
     // of element j of an environment
     __device__ float share_at(int64_t env, uint32_t j) const {
-        bool is_gated = mode[env] == ES_BLEND_GATE && gate != NULL;
+        bool is_gated = mode_at(env) == ES_BLEND_GATE && gate != NULL;
         float opened = is_gated ? es_load(gate + env * n_images + j / row) : 1.0f;
-        return es_blend_share(mode[env], alpha[env], opened);
+        return es_blend_share(mode_at(env), alpha[env], opened);
     }
 };
 
@@ -22,7 +25,7 @@ template <typename T> static BlendSlots<T> blend_slots(EsIn h, EsIn gate, EsIn a
     BlendSlots<T> slots;
     slots.gate = es_data<const T>(gate);
     slots.alpha = es_data<const float>(alpha);
-    slots.mode = es_data<const int32_t>(mode);
+    slots.word = es_data<const int32_t>(mode);
     slots.n_images = (uint32_t)h->dim[1];
     slots.row = (uint32_t)(es_tensor_count(h) / (h->dim[0] * h->dim[1]));
     return slots;
@@ -32,7 +35,7 @@ template <typename T>
 static __global__ void blend_forward_kernel(const T *h, const T *seed, BlendSlots<T> slots, T *y,
                                             EsTiles tiles) {
     EsTileSpan span = es_tile_span(tiles);
-    int32_t mode = slots.mode[span.env];
+    int32_t mode = slots.mode_at(span.env);
     for (uint32_t j = span.j; j < span.end; j += ES_THREADS) {
         int64_t at = span.env * tiles.count + j;
         float share = slots.share_at(span.env, j), host = es_load(h + at);
@@ -45,7 +48,9 @@ template <typename T>
 static __global__ void blend_backward_kernel(const T *h, const T *seed, BlendSlots<T> slots,
                                              const T *d_y, T *d_h, T *d_seed, EsTiles tiles) {
     EsTileSpan span = es_tile_span(tiles);
-    int32_t mode = slots.mode[span.env];
+    int32_t mode = slots.mode_at(span.env);
+    bool is_host_closed = slots.is_closed(span.env, ES_BLEND_CLOSED_HOST);
+    bool is_seed_closed = slots.is_closed(span.env, ES_BLEND_CLOSED_SEED);
     for (uint32_t j = span.j; j < span.end; j += ES_THREADS) {
         int64_t at = span.env * tiles.count + j;
         float share = slots.share_at(span.env, j), d = es_load(d_y + at);
@@ -54,10 +59,10 @@ static __global__ void blend_backward_kernel(const T *h, const T *seed, BlendSlo
             gradient = es_blend_gradient(mode, share, es_load(h + at), es_load(seed + at), d);
         }
         if (d_h != NULL) {
-            es_store(d_h + at, gradient.h);
+            es_store(d_h + at, is_host_closed ? 0.0f : gradient.h);
         }
         if (d_seed != NULL) {
-            es_store(d_seed + at, gradient.s);
+            es_store(d_seed + at, is_seed_closed ? 0.0f : gradient.s);
         }
     }
 }
@@ -68,7 +73,8 @@ static __global__ void blend_backward_gate_kernel(const T *h, const T *seed, Ble
                                                   const T *d_y, T *d_gate) {
     int64_t env = blockIdx.x / slots.n_images;
     float alpha = es_blend_clamp(slots.alpha[env]);
-    bool is_moved = slots.mode[env] == ES_BLEND_GATE && alpha != 0.0f;
+    bool is_moved = slots.mode_at(env) == ES_BLEND_GATE && alpha != 0.0f &&
+                    !slots.is_closed(env, ES_BLEND_CLOSED_SEED);
     int64_t base = (int64_t)blockIdx.x * slots.row;
     double sum = 0.0;
     for (uint32_t k = threadIdx.x; is_moved && k < slots.row; k += blockDim.x) {
@@ -85,7 +91,7 @@ template <typename T>
 static __global__ void seed_input_backward_kernel(const int32_t *mode, const T *d_x, T *d_h,
                                                   EsTiles tiles) {
     EsTileSpan span = es_tile_span(tiles);
-    bool is_passed = es_blend_is_mixed(mode[span.env]);
+    bool is_passed = es_blend_is_mixed(es_blend_mode(mode[span.env]));
     for (uint32_t j = span.j; j < span.end; j += ES_THREADS) {
         int64_t at = span.env * tiles.count + j;
         es_store(d_h + at, is_passed ? es_load(d_x + at) : 0.0f);

@@ -6,6 +6,11 @@
 
 #include "kernels/kernel_types.h"
 
+// The mode without the bits beside it.
+static inline ES_HOST_DEVICE int32_t es_blend_mode(int32_t word) {
+    return word & ~(ES_BLEND_CLOSED_HOST | ES_BLEND_CLOSED_SEED);
+}
+
 // NaN stays NaN: it must show in y
 static inline ES_HOST_DEVICE float es_blend_clamp(float x) {
     return x < 0.0f ? 0.0f : x > 1.0f ? 1.0f : x;

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "kernels/lanes/lanes.h"
+#include "kernels/ops/blend_rules.h"
 #include "network/lanes/lane_host.h"
 
 // --- operations of seeds ---
@@ -24,11 +25,13 @@ static EsLaneGroupNorm group_norm(const EsLaneHost *run, const EsNode *node) {
 }
 
 static EsLaneBlend blend_of(const EsLaneHost *run, const EsNode *node, const EsLaneMap *maps) {
-    return (EsLaneBlend){.mode = *es_lane_env_ints(run, node->input[ES_BLEND_INPUT_ALPHA + 1]),
+    int32_t word = *es_lane_env_ints(run, node->input[ES_BLEND_INPUT_ALPHA + 1]);
+    return (EsLaneBlend){.mode = es_blend_mode(word),
                          .alpha = *es_lane_env_data(run, node->input[ES_BLEND_INPUT_ALPHA]),
                          .h = &maps[0],
                          .s = &maps[1],
-                         .gate = &maps[2]};
+                         .gate = &maps[2],
+                         .closed = word ^ es_blend_mode(word)};
 }
 
 static void run_seed(const EsLaneHost *run, const LaneInstruction *instruction, int group,
@@ -89,7 +92,8 @@ static void run_seed(const EsLaneHost *run, const LaneInstruction *instruction, 
         k->blend_backward(&blend, &m[3], &m[4], &m[5], &m[6]);
         break;
     case LANE_SEED_INPUT_BACKWARD:
-        k->seed_input_backward(*es_lane_env_ints(run, node->input[0]), &m[0], &m[1], &m[2]);
+        k->seed_input_backward(es_blend_mode(*es_lane_env_ints(run, node->input[0])), &m[0], &m[1],
+                               &m[2]);
         break;
     default:
         ES_ASSERT(instruction->op >= LANE_GROUPNORM_FORWARD);

@@ -14,6 +14,7 @@
 #include "base/range_check.h"
 #include "runs/fit/fit_search.h"
 #include "runs/grow/grow_events.h"
+#include "runs/grow/route_events.h"
 
 #define SECONDS_BETWEEN_PROGRESS 0.2
 
@@ -97,6 +98,8 @@ static const EsConfigKey keys[] = {
                     "learning rate of seeds, at its highest; 0 = 0.1, of rows 0.01"),
     ES_CONFIG_FLOAT(EsFitSettings, clip, "fit", "clip", "5", 0, 1e6,
                     "most norm of a host's or seed's gradient, 0 = any"),
+    ES_CONFIG_CHOICE(EsFitSettings, aggregation, "fit", "aggregation", "none", "none|seed",
+                     "seed: one gradient per seed, weighted, conflicts taken off (CPU; slower)"),
     ES_CONFIG_INT(EsFitSettings, recipe.pad, "fit", "pad", "2", 0, 16,
                   "images: random crop from a border of N pixels"),
     ES_CONFIG_BOOL(EsFitSettings, recipe.flip, "fit", "flip", "on",
@@ -433,6 +436,13 @@ static void emit_candidates(EsFitRun *fit, int64_t round) {
             es_grow_events_slots(fit->events[g], &moment);
         }
     }
+    EsRouteTotals totals = {0};
+    for (int g = 0; g < search->n_groups; g++) {
+        if (search->groups[g]->n > 0) {
+            es_route_totals_add(&totals, search->groups[g]->growth);
+        }
+    }
+    es_route_totals_emit(&totals, es_run_hub(fit->run), (EsEventTime){.round = round, .step = -1});
     const EsMetricEvent metrics[] = {
         es_metric("esper.fit.best_accuracy", search->best_accuracy),
         es_metric("esper.fit.parameters",

@@ -46,6 +46,7 @@ static EsStatus set_growth(const EsFitSearchOptions *options, const EsHostSpec *
     growth->seed_learning_rate =
         es_fit_learning_rate(options->dataset, settings->seed_learning_rate);
     growth->clip = settings->clip;
+    growth->aggregation = (EsAggregation)settings->aggregation;
     growth->recipe = settings->recipe;
     growth->is_stopped = options->is_stopped;
     growth->context = options->context;

@@ -35,6 +35,7 @@ typedef struct EsFitSettings {
     int batch;             // 0 = the host's
     int epoch_batches;     // 0 = a pass over the training samples
     float host_learning_rate, seed_learning_rate, clip;
+    int aggregation;       // EsAggregation
     EsRecipe recipe;       // [recipe], pad and flip
     EsRailsSettings rails; // [rails]
 } EsFitSettings;

@@ -188,6 +188,7 @@ static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHo
     options.seed_learning_rate = settings->seed_learning_rate;
     options.clip = settings->clip;
     options.gradient_stride = settings->gradient_stride;
+    options.aggregation = (EsAggregation)settings->aggregation;
     options.settings.max_seeds = settings->max_seeds;
     if (settings->pace > 0) {
         es_growth_settings_set_pace(&options.settings, (EsGrowthPace)(settings->pace - 1));

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "growth/engine/gradient_routes.h"
 #include "growth/engine/growth_device.h"
 #include "growth/rules/growth_names.h"
+#include "runs/grow/route_events.h"
 
 #define SEED_ID_BYTES  48
 #define CHECKS_BYTES   128
@@ -207,6 +209,11 @@ void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment, d
         emit_contributions(events, moment);
     }
     es_grow_events_seeds(events, moment);
+    if (es_hub_wants(moment->hub, ES_EVENT_METRIC, moment->time.step)) {
+        EsRouteTotals totals = {0};
+        es_route_totals_add(&totals, events->growth);
+        es_route_totals_emit(&totals, moment->hub, moment->time);
+    }
 }
 
 // --- seeds ---
@@ -229,12 +236,11 @@ static double sum_norms(const EsGrowEvents *events, int64_t env) {
     return sum;
 }
 
-// The source documents' weight of a seed among others, max(0.1, b (0.5 + 0.5 alpha)); b by stage.
-static double seed_weight(const EsSeed *seed) {
-    double base = es_stage_in(seed->stage, ES_STAGES_BLENDED)
-                      ? (seed->stage == ES_STAGE_BLENDING ? 0.5 : 1)
-                      : 0.25;
-    return fmax(0.1, base * (0.5 + 0.5 * (double)seed->alpha));
+// Of the last step; NULL where there is no such thing.
+static const EsSeedRoute *route_of(const EsGrowEvents *events, int64_t env, int slot) {
+    const EsRouteReport *reports = es_growth_routes(events->growth);
+    const EsSeedRoute *route = reports == NULL ? NULL : &reports[env].seed[slot];
+    return route != NULL && route->n_updates > 0 ? route : NULL;
 }
 
 static EsSeedMeasuredEvent measured_row(const EsGrowEvents *events, const EsGrowMoment *moment,
@@ -242,6 +248,7 @@ static EsSeedMeasuredEvent measured_row(const EsGrowEvents *events, const EsGrow
     int64_t i = env * events->n_slots + slot;
     const EsSeed seed = es_seed_load(&es_growth_snapshot(events->growth)->state.seed, (size_t)i);
     const SlotMemory *memory = &events->slots[i];
+    const EsSeedRoute *route = route_of(events, env, slot);
     double norm = (double)seed.gradient_norm;
     return (EsSeedMeasuredEvent){
         SEED_COLUMNS,
@@ -250,11 +257,12 @@ static EsSeedMeasuredEvent measured_row(const EsGrowEvents *events, const EsGrow
         .gradient_norm = measured_or_missing(norm, norm >= 0),
         .health = measured_or_missing((double)seed.gradient_health, seed.gradient_health >= 0),
         .ratio = measured_or_missing((double)seed.gradient_ratio, seed.gradient_ratio >= 0),
-        .weight = seed_weight(&seed),
+        .weight = es_route_weight(seed.stage, seed.alpha),
         .share = measured_or_missing(norms > 0 ? norm / norms : 0, norms >= 0),
-        .conflicts = ES_MISSING_INT,
-        .conflict_ratio = es_missing_real(),
-        .teacher_share = es_missing_real()};
+        .conflicts = route != NULL ? route->n_conflicts : ES_MISSING_INT,
+        .conflict_ratio = route != NULL ? route->conflict_ratio : es_missing_real(),
+        .teacher_share = route != NULL ? es_growth_routes(events->growth)[env].teacher_share
+                                       : es_missing_real()};
 }
 
 void es_grow_events_seeds(EsGrowEvents *events, const EsGrowMoment *moment) {

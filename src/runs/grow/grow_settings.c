@@ -99,6 +99,8 @@ static const EsConfigKey keys[] = {
                     "maximum gradient norm of a host and of a seed"),
     ES_CONFIG_INT(EsGrowSettings, gradient_stride, "grow", "gradient_stride", "10", 1, 100000,
                   "batches between measurements of gradients; a step's first is always measured"),
+    ES_CONFIG_CHOICE(EsGrowSettings, aggregation, "grow", "aggregation", "none", "none|seed",
+                     "seed: one gradient per seed, weighted, conflicts taken off (CPU; slower)"),
     ES_CONFIG_BOOL(EsGrowSettings, unfused, "grow", "unfused", "off",
                    "run operation by operation, for debugging; on CUDA without captures"),
     ES_CONFIG_CHOICE(EsGrowSettings, amp_dtype, "grow", "amp_dtype", "auto",

@@ -131,6 +131,7 @@ typedef struct EsGrowSettings {
     float host_learning_rate, seed_learning_rate, clip;
     EsRecipe recipe; // [recipe], pad and flip
     int gradient_stride;
+    int aggregation; // EsAggregation
     int unfused;
     int amp_dtype;        // 0 auto, 1 off, 2 bfloat16, 3 float16
     int is_tf32;          // 0 off, 1 on

@@ -120,6 +120,13 @@ static const EsMetricFamily families[] = {
     {"tolaria.rollback.failures_total", "counter", "Restores of a checkpoint that failed."},
     {"tolaria.rollback.deadline_exceeded_total", "counter", "Restores that were late."},
     {"tolaria.rollback.restore_latency_ms", "gauge", "Last rollback, milliseconds."},
+    {"tolaria.grad_agg.microbatches_total", "gauge", "Updates of the epoch, all candidates."},
+    {"tolaria.grad_agg.conflicts", "gauge", "Pairs of routes in conflict, over the epoch."},
+    {"tolaria.grad_agg.pcgrad_applied", "gauge", "1 when conflicts were taken off, otherwise 0."},
+    {"tolaria.grad_agg.conflict_ratio", "gauge",
+     "Share of the pairs of routes in conflict, mean over the epoch, 0 to 1."},
+    {"tolaria.grad_agg.teacher_share", "gauge",
+     "Share of the gradient past the seeds in the norms of all routes, mean over the epoch."},
     {"kasmina.seeds.active", "gauge", "Living seeds of all candidates, as the seeds count them."},
     {"kasmina.seed.stage", "gauge",
      "Stage of a seed: 1 dormant, 2 germinated, 3 training, 4 blending, 6 holding, "

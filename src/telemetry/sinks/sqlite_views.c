@@ -256,9 +256,9 @@ static const EsViewColumn seed_metrics_columns[] = {
     {"ratio", "running average, its gradient to the host's, per parameter"},
     {"weight", "by stage and alpha: 0.25, 0.5, 1 before, in, after blending, (1 + alpha) / 2"},
     {"share", "of the sum of gradient norms of host and seeds"},
-    {"conflicts", "not measured yet"},
-    {"conflict_ratio", "not measured yet"},
-    {"teacher_share", "not measured yet"},
+    {"conflicts", "other routes that its gradient opposed, over the updates; --aggregation"},
+    {"conflict_ratio", "of the other routes; --aggregation"},
+    {"teacher_share", "of the norms of all routes, past the seeds; --aggregation"},
 };
 static const char seed_metrics_select[] =
     "SELECT round, step, env, episode, slot, seed_id, blueprint, stage, alpha, gradient_norm,\n"

@@ -210,8 +210,8 @@ static void check_scale_and_mix(Maps *m) {
     es_release(sums);
 }
 
-// The formulas of blend_rules.h, in float as they stand there.
-static void check_blend(Maps *m, int32_t mode, float alpha, int has_gate) {
+// The formulas of blend_rules.h, in float as they stand there, with ways closed (ES_BLEND_CLOSED_*).
+static void check_blend_closed(Maps *m, int32_t mode, float alpha, int has_gate, int32_t closed) {
     Map gate = make_map(m->kernels->n_lanes, 1, 1, 1, 0),
         d_gate = make_map(m->kernels->n_lanes, 1, 1, 1, 0);
     // closed, half open and open gates
@@ -219,7 +219,7 @@ static void check_blend(Maps *m, int32_t mode, float alpha, int has_gate) {
         *at(&gate, c, r, k, lane) = lane == 0 ? 0.0f : lane == 1 ? 1.0f : (float)uniform();
     }
     EsLaneMap none = {0};
-    EsLaneBlend blend = {mode, alpha, &m->x.map, &m->s.map, has_gate ? &gate.map : &none};
+    EsLaneBlend blend = {mode, alpha, &m->x.map, &m->s.map, has_gate ? &gate.map : &none, closed};
     m->seeds->blend_forward(&blend, &m->y.map);
     m->seeds->blend_backward(&blend, &m->d_y.map, &m->d_x.map, &m->d_s.map, &d_gate.map);
     Distance forward = {0}, of_h = {0}, of_s = {0}, of_gate = {0};
@@ -236,12 +236,15 @@ static void check_blend(Maps *m, int32_t mode, float alpha, int has_gate) {
             expected = es_blend_value(mode, share, h, s);
             gradient = es_blend_gradient(mode, share, h, s, d);
         }
+        gradient.h = closed & ES_BLEND_CLOSED_HOST ? 0.0f : gradient.h;
+        gradient.s = closed & ES_BLEND_CLOSED_SEED ? 0.0f : gradient.s;
         int is_end = share == 0.0f || (share == 1.0f && mode != ES_BLEND_MULTIPLY);
         n_inexact += is_end && memcmp(&y, &expected, sizeof y) != 0;
         add_distance(&forward, (double)y, (double)expected);
         add_distance(&of_h, value(&m->d_x, c, r, k, lane), (double)gradient.h);
         add_distance(&of_s, value(&m->d_s, c, r, k, lane), (double)gradient.s);
-        gate_sums[lane] += mode == ES_BLEND_GATE ? (double)d * ((double)s - (double)h) : 0.0;
+        int has_gate_gradient = mode == ES_BLEND_GATE && !(closed & ES_BLEND_CLOSED_SEED);
+        gate_sums[lane] += has_gate_gradient ? (double)d * ((double)s - (double)h) : 0.0;
     }
     FOR_EACH_ELEMENT(&d_gate) {
         add_distance(&of_gate, value(&d_gate, c, r, k, lane), (double)a * gate_sums[lane]);
@@ -257,6 +260,14 @@ static void check_blend(Maps *m, int32_t mode, float alpha, int has_gate) {
     es_release(d_gate.memory);
 }
 
+static void check_blend(Maps *m, int32_t mode, float alpha, int has_gate) {
+    for (int32_t ways = 0; ways < 4; ways++) {
+        int32_t closed =
+            (ways & 1 ? ES_BLEND_CLOSED_HOST : 0) | (ways & 2 ? ES_BLEND_CLOSED_SEED : 0);
+        check_blend_closed(m, mode, alpha, has_gate, closed);
+    }
+}
+
 // A seed that takes no part may hold anything; one at full strength may hold -0 and infinities.
 static void check_blend_ends(Maps *m) {
     EsLaneMap none = {0};
@@ -264,7 +275,7 @@ static void check_blend_ends(Maps *m) {
     const int32_t modes[] = {ES_BLEND_NONE, ES_BLEND_INCUBATE, ES_BLEND_ADD, ES_BLEND_MULTIPLY, 77};
     for (size_t i = 0; i < ES_COUNT_OF(modes); i++) {
         int is_mixed = es_blend_is_mixed(modes[i]);
-        EsLaneBlend blend = {modes[i], is_mixed ? 0.0f : 0.7f, &m->x.map, &m->s.map, &none};
+        EsLaneBlend blend = {modes[i], is_mixed ? 0.0f : 0.7f, &m->x.map, &m->s.map, &none, 0};
         m->seeds->blend_forward(&blend, &m->y.map);
         m->seeds->blend_backward(&blend, &m->d_y.map, &m->d_x.map, &m->d_s.map, &none);
         int n_wrong = 0;
@@ -289,7 +300,7 @@ static void check_blend_ends(Maps *m) {
     FOR_EACH_ELEMENT(&m->s) {
         *at(&m->s, c, r, k, lane) = lane % 3 == 0 ? -0.0f : lane % 3 == 1 ? INFINITY : NAN;
     }
-    EsLaneBlend all = {ES_BLEND_ADD, 1.0f, &m->x.map, &m->s.map, &none};
+    EsLaneBlend all = {ES_BLEND_ADD, 1.0f, &m->x.map, &m->s.map, &none, 0};
     m->seeds->blend_forward(&all, &m->y.map);
     int n_wrong = 0;
     FOR_EACH_ELEMENT(&m->y) {
@@ -301,7 +312,7 @@ static void check_blend_ends(Maps *m) {
 // tanh by way of MULTIPLY: y - 1 = tanh(s - 1) where h = 1, from tiny to far arguments.
 static void check_tangent(Maps *m) {
     EsLaneMap none = {0};
-    EsLaneBlend blend = {ES_BLEND_MULTIPLY, 1.0f, &m->x.map, &m->s.map, &none};
+    EsLaneBlend blend = {ES_BLEND_MULTIPLY, 1.0f, &m->x.map, &m->s.map, &none, 0};
     double worst = 0.0;
     int n = 0;
     for (double v = -20.0; v <= 20.0; v += 0.03) {

@@ -36,6 +36,22 @@ expect_part "table" "$out" "r0c1 conv_light FOSSILIZED"
 run 0 grow "${small[@]}" --rounds 1 --policy wait --out "$folder/wait" --json
 expect_part "JSON" "$out" '"parameter_ratio": 1.0'
 
+# --- gradients by route: environment 0 has two seeds in the end, the others one ---
+sed 's/gated_gate tempo=fast/gated_gate tempo=slow/' plan.txt > slow.txt # while it blends in, routes weigh differently
+run 0 grow "${small[@]}" --episode-steps 18 --rounds 1 --policy "script:$folder/slow.txt" --telemetry.stride=1 --aggregation seed --out "$folder/routes"
+run 0 grow "${small[@]}" --episode-steps 18 --rounds 1 --policy "script:$folder/slow.txt" --telemetry.stride=1 --out "$folder/plain"
+[[ $(ask "$folder/routes" "select count(*) >= 4 and min(env) = 0 and max(env) = 0 and min(conflict_ratio) >= 0 and max(conflict_ratio) <= 1
+    and min(teacher_share) > 0 and max(teacher_share) < 1 as is_right
+    from seed_metrics where conflicts is not null") == 1 ]] ||
+    fail "routes: $(ask "$folder/routes" "select count(*), min(env), max(env), min(conflict_ratio), max(conflict_ratio) from seed_metrics where conflicts is not null")"
+[[ $(ask "$folder/routes" "select min(value) || ' ' || max(value) from metrics where name = 'tolaria.grad_agg.microbatches_total'") == "6.0 6.0" ]] ||
+    fail "updates: $(ask "$folder/routes" "select min(value) || ' ' || max(value) from metrics where name = 'tolaria.grad_agg.microbatches_total'")"
+[[ $(ask "$folder/plain" "select count(*) from metrics where name like 'tolaria.grad_agg.%'") == 0 ]] || fail "metrics of routes without them"
+# hosts with a single seed end with the same weights, the one with two does not
+losses="select train_loss from event_env_stepped where step = (select max(step) from event_env_stepped) order by env"
+differs=$("$esper" query "$folder/routes" "$losses" --csv | diff - <("$esper" query "$folder/plain" "$losses" --csv) | grep -c '^<')
+[[ $differs == 1 ]] || fail "$differs hosts differ with aggregation, expected 1"
+
 # --- the same again, on two threads, without telemetry ---
 run 0 grow "${small[@]}" --rounds 2 --policy "script:$folder/plan.txt" --out "$folder/b" --threads 2 --json
 one=$out
