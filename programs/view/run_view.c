@@ -12,6 +12,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "telemetry/sinks/run_database.h"
+#include "telemetry/sinks/sqlite_summaries.h"
 #include "telemetry/text.h"
 
 // seconds that one table may take; the page has others to serve
@@ -45,11 +46,56 @@ struct EsRunView {
 //   r  the round that is looked at, or the newest with recorded steps; e the environment
 //   o  the same round, or the newest whose episodes have ended
 //   p  the same round, or the newest of proving
+//   u  the round that is looked at, or a number above all
 //   f, l  first and last round of the episode that is looked at: of growth the same round. Hosts
 //      and fits have one episode, of all rounds, whose steps are those: then s is 1
 typedef struct Table {
     const char *name, *parameters, *help, *sql;
 } Table;
+
+// A table of curves as it is read from a summary: what is selected of its rows, by buckets.
+typedef struct SummedTable {
+    const char *name, *summary, *select;
+} SummedTable;
+
+// Columns of a curve, from the rows of an event and from those of their summary.
+#define ROW_MEAN(x)      ", avg(" #x ") AS " #x
+#define ROW_SUM(x, name) ", sum(" #x ") AS " #name
+#define ROW_MIN(x, name) ", min(" #x ") AS " #name
+#define ROW_MAX(x, name) ", max(" #x ") AS " #name
+#define SUM_MEAN(x)      ", 1.0 * sum(" #x "_sum) / sum(" #x "_n) AS " #x
+#define SUM_SUM(x, name) ", sum(" #x "_sum) AS " #name
+#define SUM_MIN(x, name) ", min(" #x "_min) AS " #name
+#define SUM_MAX(x, name) ", max(" #x "_max) AS " #name
+
+// the formatter moves lists of macros to the right
+// clang-format off
+#define CURVE(name, help, event, where, COLUMNS)                                                   \
+    {name, "b", help,                                                                              \
+     "SELECT max(round) AS round, count(*) AS n" COLUMNS(ROW_MEAN, ROW_SUM, ROW_MIN, ROW_MAX)      \
+     " FROM event_" event " " where "GROUP BY (round - 1) / ?1 ORDER BY 1"}
+#define SUMMED_CURVE(name, event, COLUMNS)                                                         \
+    {name, event,                                                                                  \
+     "SELECT max(last) AS round, sum(n_rows) AS n" COLUMNS(SUM_MEAN, SUM_SUM, SUM_MIN, SUM_MAX)}
+
+#define ROUND_COLUMNS(MEAN, SUM, MIN, MAX)                                                         \
+    MEAN(accuracy) MIN(accuracy, accuracy_min) MAX(accuracy, accuracy_max) MEAN(accuracy_std)      \
+    MEAN(rolling_accuracy) MEAN(reward) MEAN(loss) MEAN(n_seeds) MEAN(n_fossils) MEAN(seconds)     \
+    MEAN(steps_per_second) MEAN(images_per_second)
+#define UTILISATION_COLUMNS(MEAN, SUM, MIN, MAX) MEAN(utilisation)
+#define EPISODE_COLUMNS(MEAN, SUM, MIN, MAX)                                                       \
+    MEAN(final_accuracy) MIN(final_accuracy, accuracy_min) MAX(final_accuracy, accuracy_max)       \
+    MEAN(final_loss) MEAN(parameter_ratio) MEAN(n_fossils) MEAN(reward) MEAN(n_steps)              \
+    SUM(n_germinated, n_germinated) SUM(n_pruned, n_pruned) SUM(n_rollbacks, n_rollbacks)
+#define UPDATE_COLUMNS(MEAN, SUM, MIN, MAX)                                                        \
+    MEAN(policy_loss) MEAN(value_loss) MEAN(entropy) MEAN(kl_divergence) MEAN(clip_fraction)       \
+    MEAN(gradient_norm) MEAN(explained_variance) MIN(ratio_min, ratio_min)                         \
+    MAX(ratio_max, ratio_max) MEAN(learning_rate) SUM(n_nonfinite, n_nonfinite)                    \
+    SUM(is_skipped, n_skipped)
+#define PROOF_COLUMNS(MEAN, SUM, MIN, MAX)                                                         \
+    MEAN(positives_proved) MEAN(negatives_proved) MEAN(depth) MEAN(successors)                     \
+    SUM(n_positives, n_positives) SUM(n_negatives, n_negatives) SUM(n_truncated, n_truncated)
+// clang-format on
 
 // the newest round of a table; by rowid, which needs no scan
 #define NEWEST(table) "(SELECT round FROM " table " ORDER BY rowid DESC LIMIT 1)"
@@ -75,28 +121,24 @@ static const Table tables[] = {
      "    SELECT max(unix_time) FROM event_round_completed WHERE round =\n"
      "      (SELECT max(round) FROM event_round_completed))) AS elapsed_seconds\n"
      "FROM runs"},
-    {"curves", "b", "rounds: accuracy, reward, loss, growth and speed, means of a bucket",
-     "SELECT max(round) AS round, count(*) AS n, avg(accuracy) AS accuracy,\n"
-     "  min(accuracy) AS accuracy_min, max(accuracy) AS accuracy_max,\n"
-     "  avg(accuracy_std) AS accuracy_std, avg(rolling_accuracy) AS rolling_accuracy,\n"
-     "  avg(reward) AS reward, avg(loss) AS loss, avg(n_seeds) AS n_seeds,\n"
-     "  avg(n_fossils) AS n_fossils, avg(seconds) AS seconds,\n"
-     "  avg(steps_per_second) AS steps_per_second, avg(images_per_second) AS images_per_second\n"
-     "FROM event_round_completed GROUP BY (round - 1) / ?1 ORDER BY 1"},
-    {"utilisation", "b", "rounds: how busy the processors were, means of a bucket",
-     "SELECT max(round) AS round, avg(utilisation) AS utilisation\n"
-     "FROM event_round_completed GROUP BY (round - 1) / ?1 ORDER BY 1"},
+    CURVE("curves", "rounds: accuracy, reward, loss, growth and speed, means of a bucket",
+          "round_completed", "", ROUND_COLUMNS),
+    CURVE("utilisation", "rounds: how busy the processors were, means of a bucket",
+          "round_completed", "", UTILISATION_COLUMNS),
+    CURVE("episodes", "episodes of training: accuracy, parameters, growth, by bucket of rounds",
+          "episode_outcome", "WHERE arm IS NULL ", EPISODE_COLUMNS),
     {"last", "", "the newest complete round",
      "SELECT round, accuracy, reward, loss, seconds, steps_per_second, images_per_second\n"
      "FROM event_round_completed ORDER BY round DESC LIMIT 1"},
-    {"updates", "b", "the policy's updates (PPO), means of a bucket",
-     "SELECT max(round) AS round, avg(policy_loss) AS policy_loss, avg(value_loss) AS value_loss,\n"
-     "  avg(entropy) AS entropy, avg(kl_divergence) AS kl_divergence,\n"
-     "  avg(clip_fraction) AS clip_fraction, avg(gradient_norm) AS gradient_norm,\n"
-     "  avg(explained_variance) AS explained_variance, min(ratio_min) AS ratio_min,\n"
-     "  max(ratio_max) AS ratio_max, avg(learning_rate) AS learning_rate,\n"
-     "  sum(n_nonfinite) AS n_nonfinite, sum(is_skipped) AS n_skipped\n"
-     "FROM event_update_completed GROUP BY (round - 1) / ?1 ORDER BY 1"},
+    {"reached", "u", "the round that is looked at, without one the newest complete one",
+     "SELECT r.round, r.accuracy, r.reward, r.loss, r.n_fossils, r.seconds, r.steps_per_second,\n"
+     "  u.entropy, u.kl_divergence, u.clip_fraction, u.explained_variance, u.gradient_norm\n"
+     "FROM (SELECT * FROM event_round_completed WHERE round <= ?1 ORDER BY round DESC LIMIT 1) r\n"
+     "LEFT JOIN event_update_completed u ON u.round = r.round ORDER BY u.rowid DESC LIMIT 1"},
+    {"reached_utilisation", "u", "how busy the processors were in that round",
+     "SELECT utilisation FROM event_round_completed WHERE round <= ?1 ORDER BY round DESC LIMIT 1"},
+    CURVE("updates", "the policy's updates (PPO), means of a bucket", "update_completed", "",
+          UPDATE_COLUMNS),
     {"phases", "", "where the time of the last thousand rounds went, by phase",
      "SELECT phase, sum(n_calls) AS n_calls, sum(total_ms) AS total_ms, avg(p50_ms) AS p50_ms,\n"
      "  max(p95_ms) AS p95_ms, max(max_ms) AS max_ms\n"
@@ -178,7 +220,8 @@ static const Table tables[] = {
      "  ON f.round = o.round AND f.env = o.env AND f.episode = o.episode\n"
      "WHERE o.round = ?1 AND o.arm IS NULL\n"
      "ORDER BY o.final_accuracy DESC, o.env, f.slot LIMIT 400"},
-    {"actions", "b", "operations chosen in the recorded steps of the last round of each bucket",
+    // without a summary a sample, the last round of each bucket: all decisions are too many
+    {"actions", "b", "operations chosen in the recorded steps, by bucket of rounds",
      "WITH RECURSIVE sampled(round) AS (SELECT ?1 UNION ALL SELECT round + ?1 FROM sampled\n"
      "  WHERE round + ?1 <= " NEWEST("event_decision_taken") ")\n"
      "SELECT round / ?1 - 1 AS bucket, round, op, count(*) AS n, sum(is_forced) AS n_forced\n"
@@ -240,12 +283,8 @@ static const Table tables[] = {
      "WHERE round = " NEWEST("event_metric") "\n"
      // those of single seeds are many, and the first to be cut
      "ORDER BY seed_id IS NOT NULL, name, seed_id LIMIT 400"},
-    {"proofs", "b", "rounds of proving: shares proved, depth, means of a bucket",
-     "SELECT max(round) AS round, avg(positives_proved) AS positives_proved,\n"
-     "  avg(negatives_proved) AS negatives_proved, avg(depth) AS depth,\n"
-     "  avg(successors) AS successors, sum(n_positives) AS n_positives,\n"
-     "  sum(n_negatives) AS n_negatives, sum(n_truncated) AS n_truncated\n"
-     "FROM event_proof_round GROUP BY (round - 1) / ?1 ORDER BY 1"},
+    CURVE("proofs", "rounds of proving: shares proved, depth, means of a bucket", "proof_round",
+          "", PROOF_COLUMNS),
     {"proof_depths", "p", "true queries of a hundred rounds, all of them, by depth",
      "SELECT counted_by, depth, sum(n_asked) AS n, sum(n_proved) AS n_proved,\n"
      "  sum(n_asked * actions) / sum(n_asked) AS actions, min(round) AS first_round,\n"
@@ -284,6 +323,17 @@ static const Table tables[] = {
     {"memory", "", "memory of the newest round, by device",
      "SELECT device, allocated_bytes, total_bytes, resident_bytes FROM event_memory_measured\n"
      "WHERE round = " NEWEST("event_memory_measured") " ORDER BY device LIMIT 16"},
+};
+
+static const SummedTable summed_tables[] = {
+    SUMMED_CURVE("curves", "round_completed", ROUND_COLUMNS),
+    SUMMED_CURVE("utilisation", "round_completed", UTILISATION_COLUMNS),
+    SUMMED_CURVE("episodes", "episode_outcome", EPISODE_COLUMNS),
+    SUMMED_CURVE("updates", "update_completed", UPDATE_COLUMNS),
+    SUMMED_CURVE("proofs", "proof_round", PROOF_COLUMNS),
+    {"actions", "decision_taken",
+     "SELECT (first - 1) / ?1 AS bucket, max(last) AS round, op, sum(n_rows) AS n,\n"
+     "  sum(is_forced_sum) AS n_forced"},
 };
 // clang-format on
 
@@ -351,8 +401,11 @@ int64_t es_run_view_bucket(EsRunView *view, const EsViewQuestion *question) {
     if (question->bucket > 0) {
         return question->bucket;
     }
-    int64_t n_rounds = ask_int(view, "SELECT max(round) FROM event_round_completed");
-    return ES_MAX(n_rounds / n_points + (n_rounds % n_points > 0), 1);
+    int64_t n_rounds = ask_int(view, "SELECT max(round) FROM event_round_completed"), bucket = 1;
+    while (bucket < INT64_MAX / 2 / n_points && bucket * n_points < n_rounds) {
+        bucket *= 2; // summaries are of such
+    }
+    return bucket;
 }
 
 static int64_t parameter_value(EsRunView *view, char parameter, const EsViewQuestion *question) {
@@ -368,6 +421,9 @@ static int64_t parameter_value(EsRunView *view, char parameter, const EsViewQues
     }
     if (parameter != 'b' && question->round > 0) {
         return question->round;
+    }
+    if (parameter == 'u') {
+        return INT64_MAX;
     }
     if (strchr("rfl", parameter) != NULL) {
         return ask_int(view, NEWEST_STEPPED);
@@ -391,11 +447,53 @@ static const Table *find_table(const char *name) {
     return NULL;
 }
 
+static const SummedTable *find_summed(const char *name) {
+    for (size_t i = 0; i < ES_COUNT_OF(summed_tables); i++) {
+        if (strcmp(summed_tables[i].name, name) == 0) {
+            return &summed_tables[i];
+        }
+    }
+    return NULL;
+}
+
+// Prepares the query of a table on the buckets of its summary. *query is NULL where it has none: of
+// so few rounds, or in databases of earlier versions.
+static EsStatus begin_summed(EsRunView *view, const char *name, const EsViewQuestion *question,
+                             EsRunQuery **query) {
+    const SummedTable *wanted = find_summed(name);
+    const EsSummary *summary = wanted != NULL ? es_summary_find(wanted->summary) : NULL;
+    int is_coarse = es_run_view_bucket(view, question) % ES_SUMMARY_ROUNDS == 0;
+    EsText sql = {0};
+    *query = NULL;
+    if (summary == NULL || !(is_coarse || summary->has_level_1)) {
+        return ES_STATUS_OK;
+    }
+    es_text_add_string(&sql, wanted->select);
+    es_text_add_string(&sql, " FROM (");
+    es_summary_add_rows(&sql, summary, is_coarse ? ES_SUMMARY_ROUNDS : 1);
+    es_text_add_string(&sql, ") GROUP BY (first - 1) / ?1");
+    if (summary->key != NULL) {
+        es_text_add_string(&sql, ", ");
+        es_text_add_string(&sql, summary->key);
+    }
+    es_text_add_string(&sql, " ORDER BY 1");
+    es_text_add(&sql, "", 1);
+    EsStatus status = sql.status;
+    if (status == ES_STATUS_OK) {
+        status = es_run_query_begin(view->database, sql.bytes, query);
+    }
+    es_text_destroy(&sql);
+    return status == ES_STATUS_INPUT ? ES_STATUS_OK : status;
+}
+
 static EsStatus read_table(EsRunView *view, const Table *wanted, const EsViewQuestion *question,
                            json_t **table) {
     EsRunQuery *query = NULL;
     *table = json_object();
-    EsStatus status = es_run_query_begin(view->database, wanted->sql, &query);
+    EsStatus status = begin_summed(view, wanted->name, question, &query);
+    if (status == ES_STATUS_OK && query == NULL) {
+        status = es_run_query_begin(view->database, wanted->sql, &query);
+    }
     if (status == ES_STATUS_INPUT) {
         return ES_STATUS_OK; // written by an earlier version, which lacks a table or a column
     }

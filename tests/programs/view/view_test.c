@@ -228,6 +228,16 @@ static EsRunView *open_sample(const char *folder, int n_rounds) {
     return view;
 }
 
+// Changes the database of a run.
+static void change(const char *folder, const char *sql) {
+    char path[4200];
+    sqlite3 *db = NULL;
+    snprintf(path, sizeof path, "%s/run.db", folder);
+    EXPECT_EQ(sqlite3_open(path, &db), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
 TEST(curves_in_buckets) {
     const char *folder = temp_path("run");
     EsRunView *view = open_sample(folder, 100);
@@ -246,6 +256,92 @@ TEST(curves_in_buckets) {
     es_run_view_close(view);
 }
 
+// The tables of a run hold the same numbers, up to the order in which they were added.
+static void expect_same(const json_t *a, const json_t *b) {
+    const char *column;
+    json_t *cells;
+    EXPECT_EQ(es_table_n_rows(a), es_table_n_rows(b));
+    EXPECT_EQ((int)json_object_size(a), (int)json_object_size(b));
+    json_object_foreach((json_t *)b, column, cells) {
+        for (int i = 0; i < (int)json_array_size(cells); i++) {
+            double x = es_column_real(a, column, i), y = es_column_real(b, column, i);
+            if (!(isnan(x) && isnan(y)) && !(fabs(x - y) <= 1e-9 * (1 + fabs(y)))) {
+                ES_TEST_FAIL("%s, row %d: %.17g, expected %.17g", column, i, x, y);
+            }
+        }
+    }
+}
+
+TEST(curves_are_the_same_without_summaries) {
+    static const char *const names[] = {"curves", "utilisation", "episodes", "updates", "proofs"};
+    const char *folder = temp_path("run");
+    const EsViewQuestion question = {.n_points = 30}; // 32 rounds each
+    json_t *summed[ES_COUNT_OF(names)], *table = NULL;
+    EsRunView *view = open_sample(folder, 700);
+    for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
+        EXPECT_STATUS(es_run_view_read(view, names[i], &question, &summed[i]), OK);
+    }
+    EXPECT_EQ(es_table_n_rows(summed[0]), 22);
+    es_run_view_close(view);
+    change(folder, "DROP TABLE summary_round_completed; DROP TABLE summary_update_completed;\n"
+                   "DROP TABLE summary_episode_outcome; DROP TABLE summary_proof_round");
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
+        EXPECT_STATUS(es_run_view_read(view, names[i], &question, &table), OK);
+        expect_same(summed[i], table);
+        json_decref(summed[i]);
+        json_decref(table);
+    }
+    es_run_view_close(view);
+}
+
+// The summaries, and not the rows, are what long curves are read from.
+TEST(curves_are_read_from_summaries) {
+    const char *folder = temp_path("run");
+    json_t *table = NULL;
+    es_run_view_close(open_sample(folder, 700));
+    change(folder, "UPDATE event_round_completed SET accuracy = -1 WHERE round <= 688");
+    EsRunView *view = NULL;
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_run_view_read(view, "curves", &(EsViewQuestion){.n_points = 30}, &table), OK);
+    EXPECT_NEAR(es_column_real(table, "accuracy", 0), 50.5 + 2 * 16.5, 1e-9);
+    json_decref(table);
+    // by eight rounds there are few rows: those are read
+    EXPECT_STATUS(es_run_view_read(view, "curves", &(EsViewQuestion){.n_points = 100}, &table), OK);
+    EXPECT_NEAR(es_column_real(table, "accuracy", 0), -1, 1e-9);
+    json_decref(table);
+    es_run_view_close(view);
+}
+
+// Every decision on the stride counts, not those of some rounds.
+TEST(shares_of_operations_are_of_all_rounds) {
+    const char *folder = temp_path("run");
+    char path[4200];
+    EsSink sink;
+    EsRunView *view = NULL;
+    json_t *table = NULL;
+    double n = 0;
+    EXPECT_EQ(mkdir(folder, 0777), 0);
+    snprintf(path, sizeof path, "%s/run.db", folder);
+    EXPECT_STATUS(es_sqlite_sink_open(path, -1, &sink), OK);
+    EXPECT_STATUS(send_start(&sink), OK);
+    for (int64_t round = 1; round <= 100; round++) {
+        EXPECT_STATUS(send_missing(&sink, ES_EVENT_ENV_STEPPED, (EsEventTime){round, 0}), OK);
+        EXPECT_STATUS(send_round(&sink, round), OK);
+    }
+    EXPECT_STATUS(sink.flush(sink.state), OK);
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_run_view_read(view, "actions", &(EsViewQuestion){.n_points = 30}, &table), OK);
+    for (int i = 0; i < es_table_n_rows(table); i++) {
+        n += es_column_real(table, "n", i);
+    }
+    EXPECT_EQ((int)n, 200); // two environments, the first step of each round
+    EXPECT_EQ((int)es_column_real(table, "bucket", es_table_n_rows(table) - 1), 24);
+    json_decref(table);
+    es_run_view_close(view);
+    sink.close(sink.state);
+}
+
 TEST(every_table_can_be_read) {
     const char *folder = temp_path("run");
     EsRunView *view = open_sample(folder, 3);
@@ -261,16 +357,6 @@ TEST(every_table_can_be_read) {
         json_decref(table);
     }
     es_run_view_close(view);
-}
-
-// Changes the database of a run.
-static void change(const char *folder, const char *sql) {
-    char path[4200];
-    sqlite3 *db = NULL;
-    snprintf(path, sizeof path, "%s/run.db", folder);
-    EXPECT_EQ(sqlite3_open(path, &db), SQLITE_OK);
-    EXPECT_EQ(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-    sqlite3_close(db);
 }
 
 // The first line of a frame that contains `part`; "" when there is none.
@@ -300,6 +386,20 @@ TEST(a_frame_ends_at_its_round) {
     position.round = 4;
     EXPECT_STATUS(es_watch_frame_draw(&frame, view, &position, 80, 0), OK);
     EXPECT(strstr(line_with(&frame, "accuracy  "), "58.50 %") != NULL);
+    es_run_view_close(view);
+    // of a long run the number of its last round, not the mean of the last bucket, and all its bars
+    es_run_view_close(open_sample(temp_path("long"), 700));
+    EXPECT_STATUS(es_run_view_open(temp_path("long"), &view), OK);
+    position = (EsWatchPosition){.env = -1};
+    EXPECT_STATUS(es_watch_frame_draw(&frame, view, &position, 80, 0), OK);
+    EXPECT(line_with(&frame, "Curves, newest round and means of 8 rounds")[0] != '\0');
+    const char *curve = strstr(line_with(&frame, "accuracy  "), "1450.50 %");
+    EXPECT(curve != NULL);
+    EXPECT(curve != NULL && strlen(curve + 10) == 57); // as wide as the terminal
+    es_run_view_close(view);
+    position.round = 4;
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_watch_frame_draw(&frame, view, &position, 80, 0), OK);
     es_run_view_close(view);
     // an old frame says so, once, and shows nothing that commands the terminal
     es_watch_frame_mark_old(&frame, "gone\x1b[31m");
@@ -480,9 +580,9 @@ TEST(a_mean_over_seeds_of_different_length) {
     // runs of one seed are two lines
     EXPECT_EQ(draw_two(folders[0], folders[1], &n_points, &n_changes, &last_x), 2);
     change(folders[1], "UPDATE event_run_started SET seed = seed + 1");
-    // buckets of five and of three rounds: the mean is 70 as long as both go on, then 50
+    // buckets of eight and of four rounds: the mean is 70 as long as both go on, then 50
     EXPECT_EQ(draw_two(folders[0], folders[1], &n_points, &n_changes, &last_x), 1);
-    EXPECT_EQ(n_points, 200);
+    EXPECT_EQ(n_points, 125);
     EXPECT_EQ(n_changes, 1);
     EXPECT(last_x >= 1000);
 }
