@@ -144,6 +144,13 @@ void es_panel_number_cell(EsText *html, double value, int n_digits) {
 
 void es_panel_end_table(EsText *html) { es_text_add_string(html, "</tbody></table></div>\n"); }
 
+void es_panel_note_full(EsText *html, const json_t *table, const char *what) {
+    if (es_table_is_full(table)) {
+        es_html_print(html, "<p class=\"note\">There is more than is shown: of the %s %d.</p>\n",
+                      what, ES_TABLE_MAX_ROWS);
+    }
+}
+
 // --- curves ---
 
 // A line of the chart with the numbers it owns.
@@ -356,6 +363,10 @@ EsStatus es_panel_curves(const EsPanelInput *input, EsText *html) {
     if (has_kind(input, "grow fit")) {
         ES_TRY(es_panel_draw_curve(input, html, "curves", "n_fossils", "Fossils at the round's end",
                                    "seeds, all hosts", 1));
+    }
+    if (has_kind(input, "grow")) {
+        ES_TRY(es_panel_draw_curve(input, html, "episodes", "parameter_ratio",
+                                   "Parameters at the end of an episode", "times the host's", 0));
     }
     if (has_kind(input, "prove")) {
         ES_TRY(es_panel_draw_curve(input, html, "proofs", "positives_proved",

@@ -17,7 +17,6 @@
 
 // seconds that one table may take; the page has others to serve
 #define TABLE_SECONDS 10
-#define MAX_ROWS      20000
 #define N_POINTS      240
 
 #define CONFUSION_BYTES_MAX (4 << 20) // as the writer has it, fit/grown_network.h
@@ -105,6 +104,18 @@ typedef struct SummedTable {
 // the hundred rounds up to the one that is looked at
 #define HUNDRED_ROUNDS "round > ?1 - 100 AND round <= ?1"
 
+// the newest rows of one environment's episode, in the order of the query
+#define MOST_TEXT(n) #n
+#define MOST_ROWS(n) MOST_TEXT(n)
+#define NEWEST_ROWS(event)                                                                         \
+    "\nLIMIT " MOST_ROWS(ES_TABLE_MAX_ROWS) " OFFSET (SELECT max(count(*) - " MOST_ROWS(           \
+        ES_TABLE_MAX_ROWS) ", 0)\n"                                                                \
+                           "  FROM " event " WHERE round BETWEEN ?1 AND ?2 AND env = ?3)"
+
+// a metric of the rails, of which an epoch has one
+#define EPOCH_METRIC(name, column)                                                                 \
+    ",\n  max(iif(name = 'tolaria." name "', value, NULL)) AS " column
+
 // the step of an episode
 #define STEP "iif(?4, round, step) AS step"
 
@@ -151,7 +162,8 @@ static const Table tables[] = {
     {"steps", "fles", "recorded steps of one environment in a round",
      "SELECT " STEP ", train_loss, train_accuracy, validation_loss, validation_accuracy,\n"
      "  host_gradient_norm, n_seeds\n"
-     "FROM event_env_stepped WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"},
+     "FROM event_env_stepped WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"
+     NEWEST_ROWS("event_env_stepped")},
     {"ends", "fles", "the last step of one environment's episode, once it has ended",
      "SELECT n_steps - 1 AS step FROM event_episode_outcome\n"
      "WHERE round BETWEEN ?1 AND ?2 AND env = ?3 AND ?4 = 0 AND arm IS NULL"},
@@ -164,15 +176,16 @@ static const Table tables[] = {
      "FROM event_seed_germinated g\n"
      "LEFT JOIN event_seed_fossilized f ON f.round BETWEEN ?1 AND ?2 AND f.seed_id = g.seed_id\n"
      "LEFT JOIN event_seed_pruned p ON p.round BETWEEN ?1 AND ?2 AND p.seed_id = g.seed_id\n"
-     "WHERE g.round BETWEEN ?1 AND ?2 AND g.env = ?3 ORDER BY g.round, g.step, g.slot"},
+     "WHERE g.round BETWEEN ?1 AND ?2 AND g.env = ?3 ORDER BY g.round, g.step, g.slot"
+     NEWEST_ROWS("event_seed_germinated")},
     {"stages", "fles", "changes of stage of one environment's seeds in a round",
      "SELECT " STEP ", slot, seed_id, from_stage, to_stage, alpha, accuracy_delta\n"
      "FROM event_seed_stage_changed WHERE round BETWEEN ?1 AND ?2 AND env = ?3\n"
-     "ORDER BY round, sequence, row"},
+     "ORDER BY round, sequence, row" NEWEST_ROWS("event_seed_stage_changed")},
     {"contributions", "fles", "measured contributions of one environment's seeds in a round",
      "SELECT " STEP ", slot, contribution, velocity, interaction, shapley, shapley_error\n"
      "FROM event_contribution_measured WHERE round BETWEEN ?1 AND ?2 AND env = ?3\n"
-     "ORDER BY round, step, slot"},
+     "ORDER BY round, step, slot" NEWEST_ROWS("event_contribution_measured")},
     {"measured", "fles", "measured seeds of one environment in a round: alpha, weight, gradient",
      "SELECT " STEP ", slot, seed_id, blueprint, stage, alpha, weight, share, gradient_norm,\n"
      "  health, ratio, conflict_ratio, teacher_share\n"
@@ -181,7 +194,8 @@ static const Table tables[] = {
     {"decisions", "fles", "decisions for one environment in a round, with their probability",
      "SELECT " STEP ", op, slot, blueprint, style, alpha_target, confidence, entropy, value,\n"
      "  is_forced, is_success, refusal\n"
-     "FROM event_decision_taken WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"},
+     "FROM event_decision_taken WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"
+     NEWEST_ROWS("event_decision_taken")},
     {"why", "fles", "of the newest thirty of these: legal values of the heads with probabilities",
      "SELECT * FROM (SELECT " STEP ", op_probabilities, slot_probabilities,\n"
      "  blueprint_probabilities, style_probabilities, tempo_probabilities,\n"
@@ -272,9 +286,15 @@ static const Table tables[] = {
      "UNION ALL SELECT unix_time, round, step, name, level FROM (SELECT * FROM\n"
      "  event_trainer_event ORDER BY rowid DESC LIMIT 20)\n"
      ") ORDER BY unix_time DESC LIMIT 40"},
-    {"epochs", "", "epochs of a fit with rails: latency, breaker, mode",
-     "SELECT epoch AS round, latency_ms, hook_ms, loss, accuracy, breaker, is_conservative,\n"
-     "  n_failed FROM (SELECT * FROM epochs ORDER BY epoch DESC LIMIT 2000) ORDER BY epoch"},
+    {"epochs", "", "the newest 2,000 epochs of a fit with rails: latency, breaker, mode",
+     "SELECT round" EPOCH_METRIC("training.latency_ms", "latency_ms")
+     EPOCH_METRIC("hook.latency_ms", "hook_ms") EPOCH_METRIC("training.loss", "loss")
+     EPOCH_METRIC("training.accuracy", "accuracy") EPOCH_METRIC("breaker.state", "breaker")
+     EPOCH_METRIC("mode.conservative", "is_conservative")
+     EPOCH_METRIC("epochs.failed", "n_failed")
+     " FROM event_metric WHERE round > " NEWEST("event_metric") " - 2000\n"
+     "AND substr(name, 1, 8) = 'tolaria.' GROUP BY round HAVING latency_ms IS NOT NULL\n"
+     "ORDER BY round"},
     {"rails", "", "what the rails of a fit did, the newest first",
      "SELECT round, time, name, level, attributes FROM trainer_events\n"
      "ORDER BY round DESC, time DESC LIMIT 100"},
@@ -317,9 +337,10 @@ static const Table tables[] = {
     {"queries", "", "the newest sampled queries and what became of them",
      "SELECT round, query, label, is_proved, n_steps, reward FROM event_proof_episode\n"
      "ORDER BY rowid DESC LIMIT 20"},
-    {"rankings", "", "rankings against corruptions, with intervals",
-     "SELECT round, arm AS variant, split, n_queries, mrr, mrr_low, mrr_high, hits_1, hits_3,\n"
-     "  hits_10 FROM rankings ORDER BY round, variant LIMIT 400"},
+    {"rankings", "", "the newest rankings against corruptions, with intervals",
+     "SELECT * FROM (SELECT round, arm AS variant, split, n_queries, mrr, mrr_low, mrr_high,\n"
+     "  hits_1, hits_3, hits_10 FROM rankings ORDER BY round DESC, arm DESC LIMIT 400)\n"
+     "ORDER BY round, variant"},
     {"memory", "", "memory of the newest round, by device",
      "SELECT device, allocated_bytes, total_bytes, resident_bytes FROM event_memory_measured\n"
      "WHERE round = " NEWEST("event_memory_measured") " ORDER BY device LIMIT 16"},
@@ -364,7 +385,7 @@ static EsStatus read_rows(EsRunQuery *query, json_t *table) {
     for (int i = 0; i < n_columns; i++) {
         json_object_set_new(table, es_run_query_column_name(query, i), json_array());
     }
-    for (int n = 0; n < MAX_ROWS; n++) {
+    for (int n = 0; n < ES_TABLE_MAX_ROWS; n++) {
         ES_TRY(es_run_query_step(query, &has_row));
         if (!has_row) {
             break;
@@ -661,6 +682,8 @@ int es_table_n_rows(const json_t *table) {
     void *first = json_object_iter(object);
     return first != NULL ? (int)json_array_size(json_object_iter_value(first)) : 0;
 }
+
+int es_table_is_full(const json_t *table) { return es_table_n_rows(table) >= ES_TABLE_MAX_ROWS; }
 
 double es_column_real(const json_t *table, const char *column, int row) {
     const json_t *cell = json_array_get(json_object_get(table, column), (size_t)row);

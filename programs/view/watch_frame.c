@@ -322,7 +322,8 @@ static EsStatus draw_decisions(Cursor *cursor) {
                 append(line, sizeof line, "%s %d  ", ops[op], n_by_op[op]);
             }
         }
-        add_line(cursor, ES_LINE_TITLE, "Its decisions: %s", line);
+        add_line(cursor, ES_LINE_TITLE, "Its %sdecisions: %s",
+                 es_table_is_full(table) ? "newest " : "", line);
         int n_shown = cursor->bottom - cursor->y > 8 ? 3 : 1; // the log needs room, too
         for (int i = ES_MAX(n - n_shown, 0); i < n; i++) {
             add_line(cursor, ES_LINE_PLAIN, "step %3.0f  %s %s %s  probability %.2f",

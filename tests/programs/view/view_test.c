@@ -342,6 +342,59 @@ TEST(shares_of_operations_are_of_all_rounds) {
     sink.close(sink.state);
 }
 
+// Of more records of an episode than a table holds there are the newest, and the panel says so.
+TEST(a_full_table_says_so) {
+    const char *folder = temp_path("run");
+    es_run_view_close(open_sample(folder, 1));
+    change(folder,
+           "WITH RECURSIVE many(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM many WHERE\n"
+           "  i < 20010) INSERT INTO event_seed_stage_changed (sequence, row, round, step,\n"
+           "  env, slot, seed_id, to_stage) SELECT 1000 + i, 0, 1, i, 0, 'r0c1', 'a1',\n"
+           "  'TRAINING' FROM many");
+    EsRunView *view = NULL;
+    json_t *table = NULL;
+    EsText text = {0};
+    const EsViewQuestion question = {.round = 1};
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_run_view_read(view, "stages", &question, &table), OK);
+    EXPECT_EQ(es_table_n_rows(table), ES_TABLE_MAX_ROWS);
+    EXPECT_EQ((int)es_column_real(table, "step", ES_TABLE_MAX_ROWS - 1), 20010);
+    json_decref(table);
+    const EsPanelInput input = {&view, 1, question, -1};
+    EXPECT_STATUS(es_panel_draw(es_panel_find("network"), &input, &text), OK);
+    EXPECT(strstr(string_of(&text),
+                  "more than is shown: of the changes of stage the newest 20000") != NULL);
+    es_text_destroy(&text);
+    es_run_view_close(view);
+}
+
+// The rails' percentiles are of so many epochs, and say it.
+TEST(epochs_of_a_long_fit) {
+    const char *folder = temp_path("run");
+    es_run_view_close(open_sample(folder, 3));
+    change(folder, "UPDATE event_run_started SET kind = 'fit'; DELETE FROM event_metric;\n"
+                   "WITH RECURSIVE many(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM many WHERE\n"
+                   "  i < 2500) INSERT INTO event_metric (sequence, row, round, name, value)\n"
+                   "  SELECT 1000 + i, 0, i, 'tolaria.training.latency_ms', i FROM many;\n"
+                   "INSERT INTO event_metric (sequence, row, round, name, value) VALUES\n"
+                   "  (9000, 0, 2500, 'tolaria.hook.latency_ms', 7.5)");
+    EsRunView *view = NULL;
+    json_t *table = NULL;
+    EsText text = {0};
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_run_view_read(view, "epochs", &(EsViewQuestion){0}, &table), OK);
+    EXPECT_EQ(es_table_n_rows(table), 2000);
+    EXPECT_EQ((int)es_column_real(table, "latency_ms", 0), 501);
+    EXPECT_NEAR(es_column_real(table, "hook_ms", 1999), 7.5, 0);
+    EXPECT(isnan(es_column_real(table, "hook_ms", 1998)));
+    json_decref(table);
+    const EsPanelInput input = {&view, 1, {0}, -1};
+    EXPECT_STATUS(es_panel_draw(es_panel_find("rails"), &input, &text), OK);
+    EXPECT(strstr(string_of(&text), "of the newest 2000 epochs") != NULL);
+    es_text_destroy(&text);
+    es_run_view_close(view);
+}
+
 TEST(every_table_can_be_read) {
     const char *folder = temp_path("run");
     EsRunView *view = open_sample(folder, 3);
