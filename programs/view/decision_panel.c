@@ -229,12 +229,16 @@ static void draw_decisions(EsRunView *view, const EsViewQuestion *question, cons
                            const json_t *why, EsText *html) {
     char caption[80];
     int n = es_table_n_rows(table);
-    int length = snprintf(caption, sizeof caption, "Environment %lld", (long long)question->env);
-    if (!es_run_view_is_one_episode(view)) {
+    int is_whole = es_run_view_is_one_episode(view);
+    int length = snprintf(caption, sizeof caption, "%s %lld",
+                          is_whole ? "Candidate" : "Environment", (long long)question->env);
+    if (!is_whole) {
         snprintf(caption + length, sizeof caption - (size_t)length, ", round %lld",
                  (long long)question->round);
     }
-    es_panel_begin_table(html, caption, "#step|operation|on|#probability|#value|why");
+    es_panel_begin_table(html, caption,
+                         is_whole ? "#epoch|operation|on|#probability|#value|why"
+                                  : "#step|operation|on|#probability|#value|why");
     for (int i = ES_MAX(n - 30, 0); i < n; i++) {
         draw_decision(table, why, i, html);
     }

@@ -180,7 +180,7 @@ static void draw_topologies(const json_t *table, const json_t *slots_table, cons
     for (int i = 0; i < es_table_n_rows(slots_table); i++) {
         es_picture_add_slot(&slots, es_column_text(slots_table, "slot", i));
     }
-    es_text_add_string(html, "<div class=\"charts\">\n");
+    es_text_add_string(html, "<div class=\"pictures\">\n");
     for (int begin = 0; begin < n && n_drawn < N_TOPOLOGIES; n_drawn++) {
         int end = begin + 1;
         while (end < n &&

@@ -304,6 +304,14 @@ static int has_number(const EsSeries *series) {
     return i < series->n;
 }
 
+static int is_all_fits(const EsPanelInput *input) {
+    int n = 0;
+    while (n < input->n_views && strcmp(es_run_view_kind(input->views[n]), "fit") == 0) {
+        n++;
+    }
+    return n == input->n_views;
+}
+
 EsStatus es_panel_draw_curve(const EsPanelInput *input, EsText *html, const char *table,
                              const char *column, const char *title, const char *unit,
                              int starts_at_zero) {
@@ -325,7 +333,7 @@ EsStatus es_panel_draw_curve(const EsPanelInput *input, EsText *html, const char
     if (status == ES_STATUS_OK) {
         es_chart_lines(html, &(EsChart){.title = title,
                                         .unit = unit,
-                                        .x_label = "round",
+                                        .x_label = is_all_fits(input) ? "epoch" : "round",
                                         .series = series,
                                         .n_series = n_series,
                                         .starts_at_zero = starts_at_zero,

@@ -60,8 +60,7 @@ static uint64_t mark_of(const char *run) {
 }
 
 // `scanning` is held here and in what calls this.
-static EsStatus add_run(EsRunShelf *shelf, const char *path) {
-    uint64_t mark = mark_of(path);
+static EsStatus add_run(EsRunShelf *shelf, const char *path, uint64_t mark) {
     if (mark == 0 || shelf->n_runs == ES_SHELF_MAX_RUNS) {
         return ES_STATUS_OK;
     }
@@ -92,9 +91,10 @@ static EsStatus scan(EsRunShelf *shelf, const char *folder, int depth) {
         if (entries[i]->d_name[0] != '.' && status == ES_STATUS_OK &&
             join(path, folder, entries[i]->d_name) && stat(path, &info) == 0 &&
             S_ISDIR(info.st_mode)) {
-            status = mark_of(path) != 0 ? add_run(shelf, path)
-                     : depth > 1        ? scan(shelf, path, depth - 1)
-                                        : ES_STATUS_OK;
+            uint64_t mark = mark_of(path);
+            status = mark != 0   ? add_run(shelf, path, mark)
+                     : depth > 1 ? scan(shelf, path, depth - 1)
+                                 : ES_STATUS_OK;
         }
     }
     for (int i = 0; i < n; i++) {
@@ -115,7 +115,8 @@ static EsStatus refresh(EsRunShelf *shelf) {
             pthread_mutex_unlock(&shelf->lock);
         }
     }
-    return mark_of(shelf->path) != 0 ? add_run(shelf, shelf->path) : scan(shelf, shelf->path, 2);
+    uint64_t mark = mark_of(shelf->path);
+    return mark != 0 ? add_run(shelf, shelf->path, mark) : scan(shelf, shelf->path, 2);
 }
 
 EsStatus es_run_shelf_refresh(EsRunShelf *shelf, uint64_t *n_changes) {

@@ -143,7 +143,7 @@ static const Table tables[] = {
      "FROM event_round_completed ORDER BY round DESC LIMIT 1"},
     {"reached", "u", "the round that is looked at, without one the newest complete one",
      "SELECT r.round, r.accuracy, r.reward, r.loss, r.n_fossils, r.seconds, r.steps_per_second,\n"
-     "  u.entropy, u.kl_divergence, u.clip_fraction, u.explained_variance, u.gradient_norm\n"
+     "  r.images_per_second, u.entropy, u.kl_divergence, u.clip_fraction, u.explained_variance, u.gradient_norm\n"
      "FROM (SELECT * FROM event_round_completed WHERE round <= ?1 ORDER BY round DESC LIMIT 1) r\n"
      "LEFT JOIN event_update_completed u ON u.round = r.round ORDER BY u.rowid DESC LIMIT 1"},
     {"reached_utilisation", "u", "how busy the processors were in that round",

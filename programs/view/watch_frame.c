@@ -24,6 +24,17 @@ typedef struct Cursor {
     int x, y, width, bottom; // `bottom` is the first line that is not ours
 } Cursor;
 
+// What a run of this kind calls a round and an environment.
+typedef struct Words {
+    const char *round, *step, *environment, *environments;
+} Words;
+
+static const Words *words_of(const Cursor *cursor) {
+    static const Words of_fits = {"epoch", "epoch", "candidate", "Candidates"};
+    static const Words of_others = {"round", "step", "environment", "Environments"};
+    return strcmp(es_run_view_kind(cursor->view), "fit") == 0 ? &of_fits : &of_others;
+}
+
 // --- lines ---
 
 // Sets a line's text; what is foreign in it is made safe for the terminal.
@@ -149,13 +160,14 @@ static EsStatus draw_curves(Cursor *cursor) {
     ES_TRY_GOTO(read_reached(cursor, "reached", &newest));
     int64_t bucket = es_run_view_bucket(cursor->view, &cursor->question);
     if (bucket > 1) {
-        add_line(cursor, ES_LINE_TITLE, "Curves, newest round and means of %lld rounds",
-                 (long long)bucket);
+        add_line(cursor, ES_LINE_TITLE, "Curves, newest %s and means of %lld %ss",
+                 words_of(cursor)->round, (long long)bucket, words_of(cursor)->round);
     } else {
-        add_line(cursor, ES_LINE_TITLE, "Curves, by round");
+        add_line(cursor, ES_LINE_TITLE, "Curves, by %s", words_of(cursor)->round);
     }
     if (es_table_n_rows(table) == 0) {
-        add_line(cursor, ES_LINE_PLAIN, "accuracy, reward and loss appear after the first round");
+        add_line(cursor, ES_LINE_PLAIN, "accuracy, reward and loss appear after the first %s",
+                 words_of(cursor)->round);
     }
     draw_curve(cursor, table, newest, "accuracy", "accuracy", "%.2f %%");
     draw_curve(cursor, table, newest, "reward", "reward", "%.3f");
@@ -184,32 +196,45 @@ static EsStatus draw_policy(Cursor *cursor) {
     return ES_STATUS_OK;
 }
 
+// Adds the phases with at least half a percent of the time, as many as fit into a line.
+static void append_phases(const json_t *phases, int width, char *line, size_t bytes) {
+    double total = 0;
+    int n = es_table_n_rows(phases);
+    for (int i = 0; i < n; i++) {
+        total += es_column_real(phases, "total_ms", i);
+    }
+    for (int i = 0; i < n; i++) {
+        char item[80];
+        double percent = 100 * es_column_real(phases, "total_ms", i) / fmax(total, 1e-9);
+        int length = snprintf(item, sizeof item, "  %.40s %.0f %%",
+                              es_column_text(phases, "phase", i), percent);
+        if (percent < 0.5 || (int)strlen(line) + length > width) {
+            break; // the longest come first
+        }
+        append(line, bytes, "%s", item);
+    }
+}
+
 static EsStatus draw_time(Cursor *cursor) {
     json_t *phases = NULL, *newest = NULL, *utilisation = NULL;
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(read_table(cursor, "phases", &phases));
     ES_TRY_GOTO(read_reached(cursor, "reached", &newest));
     ES_TRY_GOTO(read_reached(cursor, "reached_utilisation", &utilisation));
-    char split[256] = "", busy[48] = "";
-    double total = 0;
-    int n = es_table_n_rows(phases);
-    for (int i = 0; i < n; i++) {
-        total += es_column_real(phases, "total_ms", i);
-    }
-    for (int i = 0; i < ES_MIN(n, 6); i++) {
-        append(split, sizeof split, "%s%s %.0f %%", i > 0 ? "  " : "",
-               es_column_text(phases, "phase", i),
-               100 * es_column_real(phases, "total_ms", i) / fmax(total, 1e-9));
-    }
-    double percent = es_column_real(utilisation, "utilisation", 0);
-    if (isfinite(percent)) {
-        snprintf(busy, sizeof busy, ", %.0f %% busy", percent);
-    }
     if (es_table_n_rows(newest) > 0) {
+        char line[256] = "";
+        double percent = es_column_real(utilisation, "utilisation", 0);
+        int is_fit = strcmp(es_run_view_kind(cursor->view), "fit") == 0;
+        append(line, sizeof line, "%.2f s per %s, %.0f %s/s", es_column_real(newest, "seconds", 0),
+               words_of(cursor)->round,
+               es_column_real(newest, is_fit ? "images_per_second" : "steps_per_second", 0),
+               is_fit ? "images" : "steps");
+        if (isfinite(percent)) {
+            append(line, sizeof line, ", %.0f %% busy", percent);
+        }
+        append_phases(phases, cursor->width, line, sizeof line);
         add_line(cursor, ES_LINE_TITLE, "Speed, and where time goes");
-        add_line(cursor, ES_LINE_PLAIN, "%.2f s a round, %.0f steps/s%s  %s",
-                 es_column_real(newest, "seconds", 0),
-                 es_column_real(newest, "steps_per_second", 0), busy, split);
+        add_line(cursor, ES_LINE_PLAIN, "%s", line);
     }
 done:
     json_decref(phases);
@@ -224,7 +249,8 @@ static EsStatus draw_environments(Cursor *cursor) {
     json_t *table = NULL;
     ES_TRY(read_table(cursor, "environments", &table));
     int n = es_table_n_rows(table), per_line = ES_MAX(cursor->width / 12, 1);
-    add_line(cursor, ES_LINE_TITLE, "Environments: validation accuracy, seeds");
+    add_line(cursor, ES_LINE_TITLE, "%s: validation accuracy, %%, and seeds",
+             words_of(cursor)->environments);
     if (n == 0) {
         add_line(cursor, ES_LINE_PLAIN, "they appear after the first recorded step");
     }
@@ -276,8 +302,8 @@ static EsStatus draw_lanes(Cursor *cursor) {
     ES_TRY_GOTO(read_table(cursor, "ends", &ends));
     const EsEpisodeTables episode = {seeds, stages, contributions, steps, ends};
     int last = es_episode_last_step(&episode), width = ES_MIN(cursor->width - 36, 200);
-    add_line(cursor, ES_LINE_TITLE, "Seeds of environment %lld, steps 0 to %d",
-             (long long)cursor->question.env, ES_MAX(last, 0));
+    add_line(cursor, ES_LINE_TITLE, "Seeds of %s %lld, %ss 0 to %d", words_of(cursor)->environment,
+             (long long)cursor->question.env, words_of(cursor)->step, ES_MAX(last, 0));
     for (int i = 0; i < es_table_n_rows(seeds); i++) {
         es_picture_add_slot(&picture, es_column_text(seeds, "slot", i));
     }
@@ -326,10 +352,15 @@ static EsStatus draw_decisions(Cursor *cursor) {
                  es_table_is_full(table) ? "newest " : "", line);
         int n_shown = cursor->bottom - cursor->y > 8 ? 3 : 1; // the log needs room, too
         for (int i = ES_MAX(n - n_shown, 0); i < n; i++) {
-            add_line(cursor, ES_LINE_PLAIN, "step %3.0f  %s %s %s  probability %.2f",
+            char chance[40] = ""; // of a policy that has learned one
+            double confidence = es_column_real(table, "confidence", i);
+            if (isfinite(confidence)) {
+                snprintf(chance, sizeof chance, "  probability %.2f", confidence);
+            }
+            add_line(cursor, ES_LINE_PLAIN, "%s %3.0f  %s %s %s%s", words_of(cursor)->step,
                      es_column_real(table, "step", i), es_column_text(table, "op", i),
                      es_column_text(table, "slot", i), es_column_text(table, "blueprint", i),
-                     es_column_real(table, "confidence", i));
+                     chance);
         }
     }
     json_decref(table);
@@ -551,7 +582,7 @@ static EsStatus draw_log(Cursor *cursor) {
         if (seconds != 0 && gmtime_r(&seconds, &parts) != NULL) {
             strftime(moment, sizeof moment, "%H:%M:%S", &parts);
         }
-        add_line(cursor, ES_LINE_PLAIN, "%s round %.0f  %s", moment,
+        add_line(cursor, ES_LINE_PLAIN, "%s %s %.0f  %s", moment, words_of(cursor)->round,
                  es_column_real(table, "round", i), es_column_text(table, "text", i));
     }
     json_decref(table);
@@ -574,13 +605,13 @@ static EsStatus draw_title(Cursor *cursor, const EsWatchPosition *position) {
     cursor->frame->n_envs = isfinite(n_envs) ? (int64_t)n_envs : 1;
     char at[64] = "";
     if (position->round > 0) {
-        snprintf(at, sizeof at, "  [%s round %lld]", position->is_replay ? "replay," : "at",
-                 (long long)position->round);
+        snprintf(at, sizeof at, "  [%s %s %lld]", position->is_replay ? "replay," : "at",
+                 words_of(cursor)->round, (long long)position->round);
     }
-    add_line(cursor, ES_LINE_BAR, " %s  %s %s on %s  round %.0f of %.0f  %s%s",
+    add_line(cursor, ES_LINE_BAR, " %s  %s %s on %s  %s %.0f of %.0f  %s%s",
              es_column_text(run, "run_id", 0), es_column_text(run, "kind", 0),
              es_column_text(run, "task", 0), es_column_text(run, "device", 0),
-             isfinite(last) ? last : 0, es_column_real(run, "n_rounds", 0),
+             words_of(cursor)->round, isfinite(last) ? last : 0, es_column_real(run, "n_rounds", 0),
              outcome[0] != '\0' ? outcome : "going on", at);
     json_decref(run);
     return ES_STATUS_OK;

@@ -132,6 +132,32 @@ TEST(charts_of_awkward_numbers) {
     es_text_destroy(&text);
 }
 
+// There is room for seven characters left of an axis.
+TEST(ticks_are_short) {
+    static const double largest[] = {999999, 1.6e6, 3.2e7, 1.5e9, 7e12, 1.004e6, 0.0003};
+    for (size_t i = 0; i < ES_COUNT_OF(largest); i++) {
+        const double x[] = {1, 2}, y[] = {i == 5 ? 1e6 : -largest[i], largest[i]};
+        const EsSeries series = {.label = "s", .x = x, .y = y, .n = 2};
+        EsText text = {0};
+        es_chart_lines(
+            &text,
+            &(EsChart){
+                .title = "t", .unit = "", .x_label = "round", .series = &series, .n_series = 1});
+        const char *at = string_of(&text);
+        int n = 0;
+        while ((at = strstr(at, "text-anchor=\"end\">")) != NULL) {
+            at += strlen("text-anchor=\"end\">");
+            size_t bytes = strcspn(at, "<");
+            if (es_text_width(at, bytes) > 7 + (at[0] == '\xe2')) { // and a sign
+                ES_TEST_FAIL("a tick of %g: %.*s", largest[i], (int)bytes, at);
+            }
+            n++;
+        }
+        EXPECT(n >= 3);
+        es_text_destroy(&text);
+    }
+}
+
 // A character takes up to 8.2 of the 480 units of a picture.
 TEST(numbers_behind_bars_stay_in_the_picture) {
     const EsBar bars[] = {{"total", 0.0561712, NAN, NAN, NULL},
@@ -872,13 +898,13 @@ TEST(utilisation_is_missing_in_earlier_schemas) {
     EXPECT_NEAR(es_column_real(table, "utilisation", 2), 87.5, 1e-12);
     json_decref(table);
     EXPECT_STATUS(es_watch_frame_draw(&frame, view, &(EsWatchPosition){.env = -1}, 80, 0), OK);
-    EXPECT_CONTAINS(line_with(&frame, "s a round"), "88 % busy");
+    EXPECT_CONTAINS(line_with(&frame, "s per round"), "88 % busy");
     es_run_view_close(view);
     change(folder,
            "DROP VIEW throughput; ALTER TABLE event_round_completed DROP COLUMN utilisation");
     EXPECT_STATUS(es_run_view_open(folder, &view), OK);
     EXPECT_STATUS(es_watch_frame_draw(&frame, view, &(EsWatchPosition){.env = -1}, 80, 0), OK);
-    EXPECT(strstr(line_with(&frame, "s a round"), "busy") == NULL);
-    EXPECT(line_with(&frame, "s a round")[0] != '\0');
+    EXPECT(strstr(line_with(&frame, "s per round"), "busy") == NULL);
+    EXPECT(line_with(&frame, "s per round")[0] != '\0');
     es_run_view_close(view);
 }
