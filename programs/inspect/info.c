@@ -11,7 +11,6 @@
 #include "kernels/kernels.h"
 #include "telemetry/event.h"
 #include "telemetry/sink.h"
-#include "telemetry/sinks/sqlite_summaries.h"
 #include "telemetry/sinks/sqlite_views.h"
 #include "tensor/device.h"
 

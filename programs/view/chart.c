@@ -82,7 +82,9 @@ static double round_step(double range) {
 static Scale make_scale(double low, double high, int is_tight, double begin, double end) {
     if (high - low < 1e-9 * ES_MAX(fabs(high), 1e-3)) {
         double margin = fabs(high) > 0 ? fabs(high) * 0.1 : 1;
+        int is_positive = low >= 0; // a count of 0 has no room below
         low -= is_tight ? 0 : margin;
+        low = is_positive ? fmax(low, 0) : low;
         high += margin;
     }
     double step = round_step(high - low);

@@ -188,12 +188,13 @@ static EsStatus draw_shares(EsRunView *view, const EsViewQuestion *question, EsT
     EsViewQuestion coarse = *question;
     coarse.n_points = MAX_BUCKETS - 4;
     ES_TRY(es_run_view_read(view, "actions", &coarse, &table));
+    int64_t n_rounds = es_run_view_bucket(view, &coarse);
     double x[MAX_BUCKETS] = {0}, total[MAX_BUCKETS] = {0}, y[N_OPS][MAX_BUCKETS] = {{0}};
     EsSeries series[N_OPS];
     int n_series = 0, n_buckets = 0, is_used[N_OPS] = {0};
     for (int i = 0; i < es_table_n_rows(table); i++) {
         double round = es_column_real(table, "round", i), n = es_column_real(table, "n", i);
-        double place = es_column_real(table, "bucket", i);
+        double place = (round - 1) / (double)n_rounds; // of a bucket's last round
         int bucket = place >= 0 && place < MAX_BUCKETS ? (int)place : -1, op = 0;
         while (op < N_OPS && strcmp(ops[op], es_column_text(table, "op", i)) != 0) {
             op++;

@@ -33,9 +33,8 @@ static const EsPanel panels[] = {
      "contribution (accuracy lost without the seed, percent points).",
      "grow fit", 0, 1, "fit", es_panel_network},
     {"fitted", "The network it keeps",
-     "The best by validation, which `esper predict` and `esper export` use; its test samples "
-     "decided "
-     "nothing.",
+     "The best by validation, which <code>esper predict</code> and <code>esper export</code> use; "
+     "its test samples decided nothing.",
      "fit", 0, 1, "fit", es_panel_fitted},
     {"confusion", "What it confuses",
      "The network it keeps, on the test samples (validation samples where there are none): which "

@@ -12,7 +12,6 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "telemetry/sinks/run_database.h"
-#include "telemetry/sinks/sqlite_summaries.h"
 #include "telemetry/text.h"
 
 // seconds that one table may take; the page has others to serve
@@ -143,7 +142,8 @@ static const Table tables[] = {
      "FROM event_round_completed ORDER BY round DESC LIMIT 1"},
     {"reached", "u", "the round that is looked at, without one the newest complete one",
      "SELECT r.round, r.accuracy, r.reward, r.loss, r.n_fossils, r.seconds, r.steps_per_second,\n"
-     "  r.images_per_second, u.entropy, u.kl_divergence, u.clip_fraction, u.explained_variance, u.gradient_norm\n"
+     "  r.images_per_second, u.entropy, u.kl_divergence, u.clip_fraction,\n"
+     "  u.explained_variance, u.gradient_norm\n"
      "FROM (SELECT * FROM event_round_completed WHERE round <= ?1 ORDER BY round DESC LIMIT 1) r\n"
      "LEFT JOIN event_update_completed u ON u.round = r.round ORDER BY u.rowid DESC LIMIT 1"},
     {"reached_utilisation", "u", "how busy the processors were in that round",
@@ -238,7 +238,7 @@ static const Table tables[] = {
     {"actions", "b", "operations chosen in the recorded steps, by bucket of rounds",
      "WITH RECURSIVE sampled(round) AS (SELECT ?1 UNION ALL SELECT round + ?1 FROM sampled\n"
      "  WHERE round + ?1 <= " NEWEST("event_decision_taken") ")\n"
-     "SELECT round / ?1 - 1 AS bucket, round, op, count(*) AS n, sum(is_forced) AS n_forced\n"
+     "SELECT round, op, count(*) AS n, sum(is_forced) AS n_forced\n"
      "FROM sampled CROSS JOIN event_decision_taken d USING (round)\n"
      // on the stride, where waiting is recorded, too; not correlated: that would be quadratic
      "WHERE (round, step) IN (SELECT round, step FROM sampled CROSS JOIN event_env_stepped\n"
@@ -353,8 +353,7 @@ static const SummedTable summed_tables[] = {
     SUMMED_CURVE("updates", "update_completed", UPDATE_COLUMNS),
     SUMMED_CURVE("proofs", "proof_round", PROOF_COLUMNS),
     {"actions", "decision_taken",
-     "SELECT (first - 1) / ?1 AS bucket, max(last) AS round, op, sum(n_rows) AS n,\n"
-     "  sum(is_forced_sum) AS n_forced"},
+     "SELECT max(last) AS round, op, sum(n_rows) AS n, sum(is_forced_sum) AS n_forced"},
 };
 // clang-format on
 
@@ -477,48 +476,25 @@ static const SummedTable *find_summed(const char *name) {
     return NULL;
 }
 
-// Prepares the query of a table on the buckets of its summary. *query is NULL where it has none: of
-// so few rounds, or in databases of earlier versions.
-static EsStatus begin_summed(EsRunView *view, const char *name, const EsViewQuestion *question,
-                             EsRunQuery **query) {
-    const SummedTable *wanted = find_summed(name);
-    const EsSummary *summary = wanted != NULL ? es_summary_find(wanted->summary) : NULL;
-    int is_coarse = es_run_view_bucket(view, question) % ES_SUMMARY_ROUNDS == 0;
-    EsText sql = {0};
-    *query = NULL;
-    if (summary == NULL || !(is_coarse || summary->has_level_1)) {
-        return ES_STATUS_OK;
-    }
-    es_text_add_string(&sql, wanted->select);
-    es_text_add_string(&sql, " FROM (");
-    es_summary_add_rows(&sql, summary, is_coarse ? ES_SUMMARY_ROUNDS : 1);
-    es_text_add_string(&sql, ") GROUP BY (first - 1) / ?1");
-    if (summary->key != NULL) {
-        es_text_add_string(&sql, ", ");
-        es_text_add_string(&sql, summary->key);
-    }
-    es_text_add_string(&sql, " ORDER BY 1");
-    es_text_add(&sql, "", 1);
-    EsStatus status = sql.status;
-    if (status == ES_STATUS_OK) {
-        status = es_run_query_begin(view->database, sql.bytes, query);
-    }
-    es_text_destroy(&sql);
-    return status == ES_STATUS_INPUT ? ES_STATUS_OK : status;
-}
-
 static EsStatus read_table(EsRunView *view, const Table *wanted, const EsViewQuestion *question,
                            json_t **table) {
     EsRunQuery *query = NULL;
     *table = json_object();
-    EsStatus status = begin_summed(view, wanted->name, question, &query);
-    if (status == ES_STATUS_OK && query == NULL) {
+    EsStatus status = ES_STATUS_OK;
+    const SummedTable *summed = find_summed(wanted->name);
+    int64_t bucket = summed != NULL ? es_run_view_bucket(view, question) : 1;
+    if (summed != NULL) {
+        status = es_run_query_begin_summed(view->database, summed->select, summed->summary, bucket,
+                                           &query);
+    }
+    int is_summed = query != NULL;
+    if (status == ES_STATUS_OK && !is_summed) {
         status = es_run_query_begin(view->database, wanted->sql, &query);
     }
     if (status == ES_STATUS_INPUT) {
         return ES_STATUS_OK; // written by an earlier version, which lacks a table or a column
     }
-    for (int i = 0; status == ES_STATUS_OK && wanted->parameters[i] != '\0'; i++) {
+    for (int i = 0; status == ES_STATUS_OK && !is_summed && wanted->parameters[i] != '\0'; i++) {
         status = es_run_query_bind_int(query, i + 1,
                                        parameter_value(view, wanted->parameters[i], question));
     }

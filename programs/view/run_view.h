@@ -4,7 +4,8 @@
 // A table is one of a fixed list of queries on run.db; nothing that a viewer is given becomes SQL.
 // It is a JSON object of columns, all of one length: {"round": [1, 2], "accuracy": [61.5, null]}.
 // Rounds are put together in buckets where there are more than a chart shows; of an episode with
-// more records than a table holds there are the newest. A run may still be going on. One thread per view.
+// more records than a table holds there are the newest. A run may still be going on. One thread per
+// view.
 //
 //     EsRunView *view; ES_TRY(es_run_view_open("runs/demo", &view));
 //     json_t *curves; ES_TRY(es_run_view_read(view, "curves", &(EsViewQuestion){0}, &curves));

@@ -24,7 +24,7 @@ typedef struct Cursor {
     int x, y, width, bottom; // `bottom` is the first line that is not ours
 } Cursor;
 
-// What a run of this kind calls a round and an environment.
+// The names of a round, a step and an environment in runs of a kind.
 typedef struct Words {
     const char *round, *step, *environment, *environments;
 } Words;

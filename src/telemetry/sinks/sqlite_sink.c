@@ -18,7 +18,6 @@
 #include "esper/version.h"
 #include "telemetry/sink.h"
 #include "telemetry/sinks/sqlite_common.h"
-#include "telemetry/sinks/sqlite_summaries.h"
 #include "telemetry/sinks/sqlite_views.h"
 
 // --- tables ---

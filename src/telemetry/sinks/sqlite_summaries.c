@@ -1,5 +1,5 @@
 // The list of summaries, and the SQL that makes and reads them.
-#include "telemetry/sinks/sqlite_summaries.h"
+#include "telemetry/sinks/sqlite_views.h"
 
 #include <stdarg.h>
 #include <stdio.h>

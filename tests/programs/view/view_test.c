@@ -132,6 +132,20 @@ TEST(charts_of_awkward_numbers) {
     es_text_destroy(&text);
 }
 
+TEST(counts_of_nothing_are_not_negative) {
+    const double x[] = {1, 2}, y[] = {0, 0};
+    const EsSeries series = {.label = "s", .x = x, .y = y, .n = 2};
+    EsText text = {0};
+    es_chart_lines(&text, &(EsChart){.title = "t",
+                                     .unit = "",
+                                     .x_label = "round",
+                                     .series = &series,
+                                     .n_series = 1,
+                                     .starts_at_zero = 1});
+    EXPECT(strstr(string_of(&text), "data-y=\"0 1 ") != NULL);
+    es_text_destroy(&text);
+}
+
 // There is room for seven characters left of an axis.
 TEST(ticks_are_short) {
     static const double largest[] = {999999, 1.6e6, 3.2e7, 1.5e9, 7e12, 1.004e6, 0.0003};
@@ -362,7 +376,7 @@ TEST(shares_of_operations_are_of_all_rounds) {
         n += es_column_real(table, "n", i);
     }
     EXPECT_EQ((int)n, 200); // two environments, the first step of each round
-    EXPECT_EQ((int)es_column_real(table, "bucket", es_table_n_rows(table) - 1), 24);
+    EXPECT_EQ((int)es_column_real(table, "round", es_table_n_rows(table) - 1), 100);
     json_decref(table);
     es_run_view_close(view);
     sink.close(sink.state);

@@ -1,6 +1,6 @@
 // Summaries hold what the rows of their events hold: while a run is written, after a resume, after
 // a kill, in databases of earlier schemas, and with rows that come late.
-#include "telemetry/sinks/sqlite_summaries.h"
+#include "telemetry/sinks/sqlite_views.h"
 
 #include <signal.h>
 #include <sqlite3.h>
