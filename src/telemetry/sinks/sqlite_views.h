@@ -1,11 +1,11 @@
-// What run.db has beside its event tables: views, the tables that a user asks for by name, and
-// summaries. `esper query --views` and docs/telemetry.md print these lists; they need no SQLite.
+// Views of run.db, the tables that a user asks for by name, and summaries: what there is beside the
+// event tables. `esper query --views` and docs/telemetry.md print these lists; they need no SQLite.
 //
 // To add a view: write columns and SELECT in sqlite_views.c. A test selects every view and compares
 // its columns with the list.
 //
-// Summaries are sums over rounds, kept while a run is written, so that the curves of a long
-// run are read from few rows. They are made of the event tables and hold nothing of their own.
+// Summaries are sums over rounds, kept while a run is written, so that the curves of a long run are
+// read from few rows. They are made of the event tables and hold nothing of their own.
 //
 // A row of "summary_<name>" sums up the rows of "event_<name>" in a bucket of rounds: `level`
 // rounds, `first` to `last`, levels 16 and, where a round has many rows, 1. There are complete
