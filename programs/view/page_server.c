@@ -713,9 +713,9 @@ static int stop_answering(EsPageServer *server) {
     return 0;
 }
 
-void es_page_server_stop(EsPageServer *server) {
+int es_page_server_stop(EsPageServer *server) {
     if (server == NULL) {
-        return;
+        return 1;
     }
     pthread_mutex_lock(&server->lock);
     server->is_stopping = 1;
@@ -725,12 +725,13 @@ void es_page_server_stop(EsPageServer *server) {
         pthread_join(server->watcher, NULL);
     }
     if (server->daemon != NULL && !stop_answering(server)) {
-        return; // its threads still use what they were given; the end of the program ends them
+        return 0;
     }
     es_run_shelf_close(server->shelf);
     pthread_cond_destroy(&server->stops);
     pthread_mutex_destroy(&server->lock);
     es_release(server);
+    return 1;
 }
 
 int es_page_server_port_taken(const EsPageServer *server) { return server->port; }
