@@ -58,7 +58,31 @@ static void print_view(FILE *stream, const EsView *view) {
     }
 }
 
-// Prints events and views as markdown tables, for --telemetry and docs/telemetry.md.
+// A summary's columns follow from those of its event: they are named, not described again.
+static void print_summary(FILE *stream, const EsSummary *summary) {
+    const char *name = es_event_schema(summary->type)->name;
+    fprintf(stream, "| `summary_%s` | %s | %s | %s |", name, summary->help,
+            summary->has_level_1 ? "1, 16" : "16", summary->key != NULL ? summary->key : "");
+    for (int i = 0; i < summary->n_columns; i++) {
+        fprintf(stream, "%s `%s`", i > 0 ? "," : "", summary->columns[i]);
+    }
+    fprintf(stream, " |\n");
+}
+
+static void print_summaries(FILE *stream) {
+    fprintf(stream, "\n## Summaries\n\n"
+                    "Tables of sums over rounds, `summary_<name>` of the rows of `event_<name>`. A "
+                    "row is a bucket of `level` rounds, `first` to `last`, and a key where there "
+                    "is one; `n_rows` counts its rows, and of each column x there are the count "
+                    "of its values `x_n`, `x_sum`, `x_min` and `x_max`. There are complete "
+                    "buckets alone: rounds after the last are in the event tables.\n\n"
+                    "| table | of | levels | key | columns |\n|---|---|---|---|---|\n");
+    for (int i = 0; i < es_summary_count(); i++) {
+        print_summary(stream, es_summary(i));
+    }
+}
+
+// Prints events, summaries and views as markdown tables, for --telemetry and docs/telemetry.md.
 static void print_telemetry(FILE *stream) {
     print_event_list(stream);
     fprintf(stream,
@@ -73,6 +97,7 @@ static void print_telemetry(FILE *stream) {
     for (int type = 0; type < ES_EVENT_COUNT; type++) {
         print_event(stream, es_event_schema((EsEventType)type));
     }
+    print_summaries(stream);
     fprintf(stream, "\n## Views\n");
     for (int i = 0; i < es_view_count(); i++) {
         print_view(stream, es_view(i));

@@ -82,7 +82,9 @@ static double round_step(double range) {
 static Scale make_scale(double low, double high, int is_tight, double begin, double end) {
     if (high - low < 1e-9 * ES_MAX(fabs(high), 1e-3)) {
         double margin = fabs(high) > 0 ? fabs(high) * 0.1 : 1;
+        int is_positive = low >= 0; // a count of 0 has no room below
         low -= is_tight ? 0 : margin;
+        low = is_positive ? fmax(low, 0) : low;
         high += margin;
     }
     double step = round_step(high - low);
@@ -129,11 +131,29 @@ static int find_ranges(const EsChart *chart, double x[2], double y[2]) {
 
 // --- lines ---
 
-static void add_tick(EsText *text, double value, double step) {
+// "1.5 M": a number of the scale in units of the scale's largest.
+static void add_large_tick(EsText *text, double value, double step, double largest) {
+    static const struct {
+        double size;
+        const char *letter;
+    } units[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}};
+    size_t i = 0;
+    while (i + 1 < ES_COUNT_OF(units) && largest < units[i].size) {
+        i++;
+    }
+    int n_decimals = ES_MIN(ES_MAX((int)ceil(log10(units[i].size / step) - 1e-9), 0), 4);
+    es_html_print(text, "%s%.*f\xe2\x80\xaf%s", value < 0 ? "\xe2\x88\x92" : "", n_decimals,
+                  fabs(value) / units[i].size, units[i].letter);
+}
+
+static void add_tick(EsText *text, double value, const Scale *scale, double step) {
+    double largest = fmax(fabs(scale->low), fabs(scale->high));
     if (fabs(value) < step * 1e-6) {
         es_text_add_string(text, "0");
-    } else if (fabs(value) >= 1e15) {
+    } else if (largest >= 1e15) {
         es_html_print(text, "%.2e", value);
+    } else if (largest >= 1e6) {
+        add_large_tick(text, value, step, largest);
     } else if (step >= 1) {
         add_grouped(text, value);
     } else {
@@ -153,7 +173,7 @@ static void add_axes(EsText *text, const EsChart *chart, const Scale *x, const S
         es_html_print(text, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>", LEFT, at, WIDTH - RIGHT);
         es_html_print(text, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">",
                       LEFT - 7, at + 4);
-        add_tick(text, value, y->step);
+        add_tick(text, value, y, y->step);
         es_text_add_string(text, "</text>");
     }
     double step = ES_MAX(x->step, 1); // rounds, steps and epochs are whole
@@ -162,7 +182,7 @@ static void add_axes(EsText *text, const EsChart *chart, const Scale *x, const S
         es_html_print(text, "<path class=\"axis\" d=\"M%.1f %dv5\"/>", at, HEIGHT - BOTTOM);
         es_html_print(text, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", at,
                       HEIGHT - BOTTOM + 19);
-        add_tick(text, value, step);
+        add_tick(text, value, x, step);
         es_text_add_string(text, "</text>");
     }
     es_html_print(text, "<path class=\"axis\" d=\"M%d %dH%d\"/>", LEFT, HEIGHT - BOTTOM,

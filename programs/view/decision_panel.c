@@ -188,12 +188,13 @@ static EsStatus draw_shares(EsRunView *view, const EsViewQuestion *question, EsT
     EsViewQuestion coarse = *question;
     coarse.n_points = MAX_BUCKETS - 4;
     ES_TRY(es_run_view_read(view, "actions", &coarse, &table));
+    int64_t n_rounds = es_run_view_bucket(view, &coarse);
     double x[MAX_BUCKETS] = {0}, total[MAX_BUCKETS] = {0}, y[N_OPS][MAX_BUCKETS] = {{0}};
     EsSeries series[N_OPS];
     int n_series = 0, n_buckets = 0, is_used[N_OPS] = {0};
     for (int i = 0; i < es_table_n_rows(table); i++) {
         double round = es_column_real(table, "round", i), n = es_column_real(table, "n", i);
-        double place = es_column_real(table, "bucket", i);
+        double place = (round - 1) / (double)n_rounds; // of a bucket's last round
         int bucket = place >= 0 && place < MAX_BUCKETS ? (int)place : -1, op = 0;
         while (op < N_OPS && strcmp(ops[op], es_column_text(table, "op", i)) != 0) {
             op++;
@@ -229,12 +230,16 @@ static void draw_decisions(EsRunView *view, const EsViewQuestion *question, cons
                            const json_t *why, EsText *html) {
     char caption[80];
     int n = es_table_n_rows(table);
-    int length = snprintf(caption, sizeof caption, "Environment %lld", (long long)question->env);
-    if (!es_run_view_is_one_episode(view)) {
+    int is_whole = es_run_view_is_one_episode(view);
+    int length = snprintf(caption, sizeof caption, "%s %lld",
+                          is_whole ? "Candidate" : "Environment", (long long)question->env);
+    if (!is_whole) {
         snprintf(caption + length, sizeof caption - (size_t)length, ", round %lld",
                  (long long)question->round);
     }
-    es_panel_begin_table(html, caption, "#step|operation|on|#probability|#value|why");
+    es_panel_begin_table(html, caption,
+                         is_whole ? "#epoch|operation|on|#probability|#value|why"
+                                  : "#step|operation|on|#probability|#value|why");
     for (int i = ES_MAX(n - 30, 0); i < n; i++) {
         draw_decision(table, why, i, html);
     }

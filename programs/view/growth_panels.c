@@ -87,6 +87,8 @@ static void draw_episode(const Episode *episode, int64_t wanted_step, int is_who
     es_picture_draw(html, &picture, title);
     es_picture_draw_lanes(html, &picture, &episode->tables, last, step,
                           is_whole ? "epoch" : "step");
+    es_panel_note_full(html, episode->stages, "changes of stage the newest");
+    es_panel_note_full(html, episode->contributions, "measured contributions the newest");
 }
 
 static EsStatus draw_blueprints(EsRunView *view, const EsViewQuestion *question, EsText *html) {
@@ -178,7 +180,7 @@ static void draw_topologies(const json_t *table, const json_t *slots_table, cons
     for (int i = 0; i < es_table_n_rows(slots_table); i++) {
         es_picture_add_slot(&slots, es_column_text(slots_table, "slot", i));
     }
-    es_text_add_string(html, "<div class=\"charts\">\n");
+    es_text_add_string(html, "<div class=\"pictures\">\n");
     for (int begin = 0; begin < n && n_drawn < N_TOPOLOGIES; n_drawn++) {
         int end = begin + 1;
         while (end < n &&
@@ -465,6 +467,7 @@ static EsStatus draw_outcomes(const json_t *table, int64_t seed, EsText *html) {
         "episodes (over tasks where there are several). A difference whose interval holds 0 "
         "does not tell the two apart.</p>\n",
         variants.begin[1]);
+    es_panel_note_full(html, table, "held-out episodes of all policies the first");
 done:
     es_release(values);
     return status;
@@ -487,6 +490,9 @@ static void draw_rankings(const json_t *table, EsText *html) {
         es_text_add_string(html, "</tr>\n");
     }
     es_panel_end_table(html);
+    if (n > 40) {
+        es_html_print(html, "<p class=\"note\">The newest 40 of %d.</p>\n", n);
+    }
 }
 
 EsStatus es_panel_comparison(const EsPanelInput *input, EsText *html) {

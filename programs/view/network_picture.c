@@ -252,9 +252,10 @@ void es_picture_draw(EsText *text, const EsPicture *picture, const char *title) 
     es_text_add_string(text, "<figure class=\"picture\"><figcaption>");
     es_html_add(text, title);
     es_html_print(text,
-                  "</figcaption>\n<div class=\"scroll\" tabindex=\"0\"><svg width=\"%d\" "
-                  "height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"host: ",
-                  width, PICTURE_HEIGHT, width, PICTURE_HEIGHT);
+                  "</figcaption>\n<div class=\"scroll\" tabindex=\"0\"><svg class=\"%s\" "
+                  "width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\" "
+                  "aria-label=\"host: ",
+                  width <= 720 ? "small" : "large", width, PICTURE_HEIGHT, width, PICTURE_HEIGHT);
     describe(text, picture);
     es_html_print(text, "\"><path class=\"flow\" d=\"M%d %dH%d\"/>\n", BLOCK_WIDTH, FLOW_Y,
                   width - BLOCK_WIDTH);

@@ -37,6 +37,7 @@
 #define TIMEOUT_SECONDS  20
 #define N_THREADS        4 // that answer
 #define WATCH_MS         500
+#define STOP_SECONDS     2  // that a stop waits for answers under way and connections that close
 #define BEAT_WATCHES     20 // a comment keeps a quiet stream open, and finds those that are gone
 
 // A connection that waits for events.
@@ -687,9 +688,34 @@ done:
     return status;
 }
 
-void es_page_server_stop(EsPageServer *server) {
+static void *stop_daemon(void *daemon) {
+    MHD_stop_daemon(daemon);
+    return NULL;
+}
+
+// Closes all connections and ends the threads that answer. Returns whether it was done in time: a
+// locked database, or libmicrohttpd among many clients that close, can hold it up for 20 s.
+static int stop_answering(EsPageServer *server) {
+    pthread_t stopper;
+    struct timespec until;
+    if (pthread_create(&stopper, NULL, stop_daemon, server->daemon) != 0) {
+        MHD_stop_daemon(server->daemon);
+        return 1;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += STOP_SECONDS;
+    if (pthread_timedjoin_np(stopper, NULL, &until) == 0) {
+        return 1;
+    }
+    pthread_detach(stopper);
+    es_log(ES_LOG_WARNING, "some answers were not waited for: they take more than %d s",
+           STOP_SECONDS);
+    return 0;
+}
+
+int es_page_server_stop(EsPageServer *server) {
     if (server == NULL) {
-        return;
+        return 1;
     }
     pthread_mutex_lock(&server->lock);
     server->is_stopping = 1;
@@ -698,13 +724,14 @@ void es_page_server_stop(EsPageServer *server) {
     if (server->has_watcher) {
         pthread_join(server->watcher, NULL);
     }
-    if (server->daemon != NULL) {
-        MHD_stop_daemon(server->daemon);
+    if (server->daemon != NULL && !stop_answering(server)) {
+        return 0;
     }
     es_run_shelf_close(server->shelf);
     pthread_cond_destroy(&server->stops);
     pthread_mutex_destroy(&server->lock);
     es_release(server);
+    return 1;
 }
 
 int es_page_server_port_taken(const EsPageServer *server) { return server->port; }

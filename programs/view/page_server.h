@@ -23,8 +23,9 @@ typedef struct EsPageServerOptions {
 // `path`; UNSUPPORTED in a build without libmicrohttpd.
 EsStatus es_page_server_start(const EsPageServerOptions *options, EsPageServer **server);
 
-// Accepts NULL. Open connections end.
-void es_page_server_stop(EsPageServer *server);
+// Accepts NULL. Open connections end. Returns 0 when answers took more than two seconds: their
+// threads go on and use the server, and the program is to end with _exit.
+int es_page_server_stop(EsPageServer *server);
 
 int es_page_server_port_taken(const EsPageServer *server);
 int es_page_server_n_runs(EsPageServer *server);

@@ -33,9 +33,8 @@ static const EsPanel panels[] = {
      "contribution (accuracy lost without the seed, percent points).",
      "grow fit", 0, 1, "fit", es_panel_network},
     {"fitted", "The network it keeps",
-     "The best by validation, which `esper predict` and `esper export` use; its test samples "
-     "decided "
-     "nothing.",
+     "The best by validation, which <code>esper predict</code> and <code>esper export</code> use; "
+     "its test samples decided nothing.",
      "fit", 0, 1, "fit", es_panel_fitted},
     {"confusion", "What it confuses",
      "The network it keeps, on the test samples (validation samples where there are none): which "
@@ -143,6 +142,13 @@ void es_panel_number_cell(EsText *html, double value, int n_digits) {
 }
 
 void es_panel_end_table(EsText *html) { es_text_add_string(html, "</tbody></table></div>\n"); }
+
+void es_panel_note_full(EsText *html, const json_t *table, const char *what) {
+    if (es_table_is_full(table)) {
+        es_html_print(html, "<p class=\"note\">There is more than is shown: of the %s %d.</p>\n",
+                      what, ES_TABLE_MAX_ROWS);
+    }
+}
 
 // --- curves ---
 
@@ -297,6 +303,14 @@ static int has_number(const EsSeries *series) {
     return i < series->n;
 }
 
+static int is_all_fits(const EsPanelInput *input) {
+    int n = 0;
+    while (n < input->n_views && strcmp(es_run_view_kind(input->views[n]), "fit") == 0) {
+        n++;
+    }
+    return n == input->n_views;
+}
+
 EsStatus es_panel_draw_curve(const EsPanelInput *input, EsText *html, const char *table,
                              const char *column, const char *title, const char *unit,
                              int starts_at_zero) {
@@ -318,7 +332,7 @@ EsStatus es_panel_draw_curve(const EsPanelInput *input, EsText *html, const char
     if (status == ES_STATUS_OK) {
         es_chart_lines(html, &(EsChart){.title = title,
                                         .unit = unit,
-                                        .x_label = "round",
+                                        .x_label = is_all_fits(input) ? "epoch" : "round",
                                         .series = series,
                                         .n_series = n_series,
                                         .starts_at_zero = starts_at_zero,
@@ -356,6 +370,10 @@ EsStatus es_panel_curves(const EsPanelInput *input, EsText *html) {
     if (has_kind(input, "grow fit")) {
         ES_TRY(es_panel_draw_curve(input, html, "curves", "n_fossils", "Fossils at the round's end",
                                    "seeds, all hosts", 1));
+    }
+    if (has_kind(input, "grow")) {
+        ES_TRY(es_panel_draw_curve(input, html, "episodes", "parameter_ratio",
+                                   "Parameters at the end of an episode", "times the host's", 0));
     }
     if (has_kind(input, "prove")) {
         ES_TRY(es_panel_draw_curve(input, html, "proofs", "positives_proved",

@@ -62,6 +62,9 @@ void es_panel_cell(EsText *html, const char *foreign);
 void es_panel_number_cell(EsText *html, double value, int n_digits);
 void es_panel_end_table(EsText *html);
 
+// A sentence where a table holds no more rows than it has: `what` are the newest or the first ones.
+void es_panel_note_full(EsText *html, const json_t *table, const char *what);
+
 EsStatus es_panel_summary(const EsPanelInput *input, EsText *html);
 EsStatus es_panel_curves(const EsPanelInput *input, EsText *html);
 EsStatus es_panel_comparison(const EsPanelInput *input, EsText *html);

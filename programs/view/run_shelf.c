@@ -20,9 +20,12 @@ typedef struct ShelfRun {
     uint64_t changes; // seen so far
 } ShelfRun;
 
+// The file system may be slow: it is asked without `lock`, which those who answer take. Who holds
+// `scanning` alone changes runs, with `lock`, and may read them without.
 struct EsRunShelf {
-    pthread_mutex_t lock; // guards all that follows but `path`
     char path[4096];
+    pthread_mutex_t scanning;
+    pthread_mutex_t lock; // guards what follows
     ShelfRun runs[ES_SHELF_MAX_RUNS];
     int n_runs;
     uint64_t n_changes;
@@ -56,8 +59,8 @@ static uint64_t mark_of(const char *run) {
     return mark | 1;
 }
 
-static EsStatus add_run(EsRunShelf *shelf, const char *path) {
-    uint64_t mark = mark_of(path);
+// `scanning` is held here and in what calls this.
+static EsStatus add_run(EsRunShelf *shelf, const char *path, uint64_t mark) {
     if (mark == 0 || shelf->n_runs == ES_SHELF_MAX_RUNS) {
         return ES_STATUS_OK;
     }
@@ -66,14 +69,14 @@ static EsStatus add_run(EsRunShelf *shelf, const char *path) {
             return ES_STATUS_OK;
         }
     }
-    ShelfRun *run = &shelf->runs[shelf->n_runs];
+    ShelfRun run = {.mark = mark, .changes = 1};
     size_t bytes = strlen(path) + 1;
-    ES_TRY(es_allocate(bytes, (void **)&run->path));
-    memcpy(run->path, path, bytes);
-    run->mark = mark;
-    run->changes = 1;
-    shelf->n_runs++;
+    ES_TRY(es_allocate(bytes, (void **)&run.path));
+    memcpy(run.path, path, bytes);
+    pthread_mutex_lock(&shelf->lock);
+    shelf->runs[shelf->n_runs++] = run;
     shelf->n_changes++;
+    pthread_mutex_unlock(&shelf->lock);
     return ES_STATUS_OK;
 }
 
@@ -88,9 +91,10 @@ static EsStatus scan(EsRunShelf *shelf, const char *folder, int depth) {
         if (entries[i]->d_name[0] != '.' && status == ES_STATUS_OK &&
             join(path, folder, entries[i]->d_name) && stat(path, &info) == 0 &&
             S_ISDIR(info.st_mode)) {
-            status = mark_of(path) != 0 ? add_run(shelf, path)
-                     : depth > 1        ? scan(shelf, path, depth - 1)
-                                        : ES_STATUS_OK;
+            uint64_t mark = mark_of(path);
+            status = mark != 0   ? add_run(shelf, path, mark)
+                     : depth > 1 ? scan(shelf, path, depth - 1)
+                                 : ES_STATUS_OK;
         }
     }
     for (int i = 0; i < n; i++) {
@@ -104,19 +108,22 @@ static EsStatus refresh(EsRunShelf *shelf) {
     for (int i = 0; i < shelf->n_runs; i++) {
         uint64_t mark = mark_of(shelf->runs[i].path);
         if (mark != 0 && mark != shelf->runs[i].mark) {
+            pthread_mutex_lock(&shelf->lock);
             shelf->runs[i].mark = mark;
             shelf->runs[i].changes++;
             shelf->n_changes++;
+            pthread_mutex_unlock(&shelf->lock);
         }
     }
-    return mark_of(shelf->path) != 0 ? add_run(shelf, shelf->path) : scan(shelf, shelf->path, 2);
+    uint64_t mark = mark_of(shelf->path);
+    return mark != 0 ? add_run(shelf, shelf->path, mark) : scan(shelf, shelf->path, 2);
 }
 
 EsStatus es_run_shelf_refresh(EsRunShelf *shelf, uint64_t *n_changes) {
-    pthread_mutex_lock(&shelf->lock);
+    pthread_mutex_lock(&shelf->scanning);
     EsStatus status = refresh(shelf);
     *n_changes = shelf->n_changes;
-    pthread_mutex_unlock(&shelf->lock);
+    pthread_mutex_unlock(&shelf->scanning);
     return status;
 }
 
@@ -124,6 +131,7 @@ EsStatus es_run_shelf_open(const char *path, EsRunShelf **shelf) {
     EsRunShelf *made = NULL;
     uint64_t n_changes;
     ES_TRY(es_allocate(sizeof *made, (void **)&made));
+    pthread_mutex_init(&made->scanning, NULL);
     pthread_mutex_init(&made->lock, NULL);
     snprintf(made->path, sizeof made->path, "%s", path);
     for (size_t n = strlen(made->path); n > 1 && made->path[n - 1] == '/'; n--) {
@@ -147,6 +155,7 @@ void es_run_shelf_close(EsRunShelf *shelf) {
             es_release(shelf->runs[i].path);
         }
         pthread_mutex_destroy(&shelf->lock);
+        pthread_mutex_destroy(&shelf->scanning);
         es_release(shelf);
     }
 }

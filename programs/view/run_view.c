@@ -16,7 +16,6 @@
 
 // seconds that one table may take; the page has others to serve
 #define TABLE_SECONDS 10
-#define MAX_ROWS      20000
 #define N_POINTS      240
 
 #define CONFUSION_BYTES_MAX (4 << 20) // as the writer has it, fit/grown_network.h
@@ -45,11 +44,56 @@ struct EsRunView {
 //   r  the round that is looked at, or the newest with recorded steps; e the environment
 //   o  the same round, or the newest whose episodes have ended
 //   p  the same round, or the newest of proving
+//   u  the round that is looked at, or a number above all
 //   f, l  first and last round of the episode that is looked at: of growth the same round. Hosts
 //      and fits have one episode, of all rounds, whose steps are those: then s is 1
 typedef struct Table {
     const char *name, *parameters, *help, *sql;
 } Table;
+
+// A table of curves as it is read from a summary: what is selected of its rows, by buckets.
+typedef struct SummedTable {
+    const char *name, *summary, *select;
+} SummedTable;
+
+// Columns of a curve, from the rows of an event and from those of their summary.
+#define ROW_MEAN(x)      ", avg(" #x ") AS " #x
+#define ROW_SUM(x, name) ", sum(" #x ") AS " #name
+#define ROW_MIN(x, name) ", min(" #x ") AS " #name
+#define ROW_MAX(x, name) ", max(" #x ") AS " #name
+#define SUM_MEAN(x)      ", 1.0 * sum(" #x "_sum) / sum(" #x "_n) AS " #x
+#define SUM_SUM(x, name) ", sum(" #x "_sum) AS " #name
+#define SUM_MIN(x, name) ", min(" #x "_min) AS " #name
+#define SUM_MAX(x, name) ", max(" #x "_max) AS " #name
+
+// the formatter moves lists of macros to the right
+// clang-format off
+#define CURVE(name, help, event, where, COLUMNS)                                                   \
+    {name, "b", help,                                                                              \
+     "SELECT max(round) AS round, count(*) AS n" COLUMNS(ROW_MEAN, ROW_SUM, ROW_MIN, ROW_MAX)      \
+     " FROM event_" event " " where "GROUP BY (round - 1) / ?1 ORDER BY 1"}
+#define SUMMED_CURVE(name, event, COLUMNS)                                                         \
+    {name, event,                                                                                  \
+     "SELECT max(last) AS round, sum(n_rows) AS n" COLUMNS(SUM_MEAN, SUM_SUM, SUM_MIN, SUM_MAX)}
+
+#define ROUND_COLUMNS(MEAN, SUM, MIN, MAX)                                                         \
+    MEAN(accuracy) MIN(accuracy, accuracy_min) MAX(accuracy, accuracy_max) MEAN(accuracy_std)      \
+    MEAN(rolling_accuracy) MEAN(reward) MEAN(loss) MEAN(n_seeds) MEAN(n_fossils) MEAN(seconds)     \
+    MEAN(steps_per_second) MEAN(images_per_second)
+#define UTILISATION_COLUMNS(MEAN, SUM, MIN, MAX) MEAN(utilisation)
+#define EPISODE_COLUMNS(MEAN, SUM, MIN, MAX)                                                       \
+    MEAN(final_accuracy) MIN(final_accuracy, accuracy_min) MAX(final_accuracy, accuracy_max)       \
+    MEAN(final_loss) MEAN(parameter_ratio) MEAN(n_fossils) MEAN(reward) MEAN(n_steps)              \
+    SUM(n_germinated, n_germinated) SUM(n_pruned, n_pruned) SUM(n_rollbacks, n_rollbacks)
+#define UPDATE_COLUMNS(MEAN, SUM, MIN, MAX)                                                        \
+    MEAN(policy_loss) MEAN(value_loss) MEAN(entropy) MEAN(kl_divergence) MEAN(clip_fraction)       \
+    MEAN(gradient_norm) MEAN(explained_variance) MIN(ratio_min, ratio_min)                         \
+    MAX(ratio_max, ratio_max) MEAN(learning_rate) SUM(n_nonfinite, n_nonfinite)                    \
+    SUM(is_skipped, n_skipped)
+#define PROOF_COLUMNS(MEAN, SUM, MIN, MAX)                                                         \
+    MEAN(positives_proved) MEAN(negatives_proved) MEAN(depth) MEAN(successors)                     \
+    SUM(n_positives, n_positives) SUM(n_negatives, n_negatives) SUM(n_truncated, n_truncated)
+// clang-format on
 
 // the newest round of a table; by rowid, which needs no scan
 #define NEWEST(table) "(SELECT round FROM " table " ORDER BY rowid DESC LIMIT 1)"
@@ -58,6 +102,18 @@ typedef struct Table {
 
 // the hundred rounds up to the one that is looked at
 #define HUNDRED_ROUNDS "round > ?1 - 100 AND round <= ?1"
+
+// the newest rows of one environment's episode, in the order of the query
+#define MOST_TEXT(n) #n
+#define MOST_ROWS(n) MOST_TEXT(n)
+#define NEWEST_ROWS(event)                                                                         \
+    "\nLIMIT " MOST_ROWS(ES_TABLE_MAX_ROWS) " OFFSET (SELECT max(count(*) - " MOST_ROWS(           \
+        ES_TABLE_MAX_ROWS) ", 0)\n"                                                                \
+                           "  FROM " event " WHERE round BETWEEN ?1 AND ?2 AND env = ?3)"
+
+// a metric of the rails, of which an epoch has one
+#define EPOCH_METRIC(name, column)                                                                 \
+    ",\n  max(iif(name = 'tolaria." name "', value, NULL)) AS " column
 
 // the step of an episode
 #define STEP "iif(?4, round, step) AS step"
@@ -75,28 +131,25 @@ static const Table tables[] = {
      "    SELECT max(unix_time) FROM event_round_completed WHERE round =\n"
      "      (SELECT max(round) FROM event_round_completed))) AS elapsed_seconds\n"
      "FROM runs"},
-    {"curves", "b", "rounds: accuracy, reward, loss, growth and speed, means of a bucket",
-     "SELECT max(round) AS round, count(*) AS n, avg(accuracy) AS accuracy,\n"
-     "  min(accuracy) AS accuracy_min, max(accuracy) AS accuracy_max,\n"
-     "  avg(accuracy_std) AS accuracy_std, avg(rolling_accuracy) AS rolling_accuracy,\n"
-     "  avg(reward) AS reward, avg(loss) AS loss, avg(n_seeds) AS n_seeds,\n"
-     "  avg(n_fossils) AS n_fossils, avg(seconds) AS seconds,\n"
-     "  avg(steps_per_second) AS steps_per_second, avg(images_per_second) AS images_per_second\n"
-     "FROM event_round_completed GROUP BY (round - 1) / ?1 ORDER BY 1"},
-    {"utilisation", "b", "rounds: how busy the processors were, means of a bucket",
-     "SELECT max(round) AS round, avg(utilisation) AS utilisation\n"
-     "FROM event_round_completed GROUP BY (round - 1) / ?1 ORDER BY 1"},
+    CURVE("curves", "rounds: accuracy, reward, loss, growth and speed, means of a bucket",
+          "round_completed", "", ROUND_COLUMNS),
+    CURVE("utilisation", "rounds: how busy the processors were, means of a bucket",
+          "round_completed", "", UTILISATION_COLUMNS),
+    CURVE("episodes", "episodes of training: accuracy, parameters, growth, by bucket of rounds",
+          "episode_outcome", "WHERE arm IS NULL ", EPISODE_COLUMNS),
     {"last", "", "the newest complete round",
      "SELECT round, accuracy, reward, loss, seconds, steps_per_second, images_per_second\n"
      "FROM event_round_completed ORDER BY round DESC LIMIT 1"},
-    {"updates", "b", "the policy's updates (PPO), means of a bucket",
-     "SELECT max(round) AS round, avg(policy_loss) AS policy_loss, avg(value_loss) AS value_loss,\n"
-     "  avg(entropy) AS entropy, avg(kl_divergence) AS kl_divergence,\n"
-     "  avg(clip_fraction) AS clip_fraction, avg(gradient_norm) AS gradient_norm,\n"
-     "  avg(explained_variance) AS explained_variance, min(ratio_min) AS ratio_min,\n"
-     "  max(ratio_max) AS ratio_max, avg(learning_rate) AS learning_rate,\n"
-     "  sum(n_nonfinite) AS n_nonfinite, sum(is_skipped) AS n_skipped\n"
-     "FROM event_update_completed GROUP BY (round - 1) / ?1 ORDER BY 1"},
+    {"reached", "u", "the round that is looked at, without one the newest complete one",
+     "SELECT r.round, r.accuracy, r.reward, r.loss, r.n_fossils, r.seconds, r.steps_per_second,\n"
+     "  r.images_per_second, u.entropy, u.kl_divergence, u.clip_fraction,\n"
+     "  u.explained_variance, u.gradient_norm\n"
+     "FROM (SELECT * FROM event_round_completed WHERE round <= ?1 ORDER BY round DESC LIMIT 1) r\n"
+     "LEFT JOIN event_update_completed u ON u.round = r.round ORDER BY u.rowid DESC LIMIT 1"},
+    {"reached_utilisation", "u", "how busy the processors were in that round",
+     "SELECT utilisation FROM event_round_completed WHERE round <= ?1 ORDER BY round DESC LIMIT 1"},
+    CURVE("updates", "the policy's updates (PPO), means of a bucket", "update_completed", "",
+          UPDATE_COLUMNS),
     {"phases", "", "where the time of the last thousand rounds went, by phase",
      "SELECT phase, sum(n_calls) AS n_calls, sum(total_ms) AS total_ms, avg(p50_ms) AS p50_ms,\n"
      "  max(p95_ms) AS p95_ms, max(max_ms) AS max_ms\n"
@@ -109,7 +162,8 @@ static const Table tables[] = {
     {"steps", "fles", "recorded steps of one environment in a round",
      "SELECT " STEP ", train_loss, train_accuracy, validation_loss, validation_accuracy,\n"
      "  host_gradient_norm, n_seeds\n"
-     "FROM event_env_stepped WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"},
+     "FROM event_env_stepped WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"
+     NEWEST_ROWS("event_env_stepped")},
     {"ends", "fles", "the last step of one environment's episode, once it has ended",
      "SELECT n_steps - 1 AS step FROM event_episode_outcome\n"
      "WHERE round BETWEEN ?1 AND ?2 AND env = ?3 AND ?4 = 0 AND arm IS NULL"},
@@ -122,15 +176,16 @@ static const Table tables[] = {
      "FROM event_seed_germinated g\n"
      "LEFT JOIN event_seed_fossilized f ON f.round BETWEEN ?1 AND ?2 AND f.seed_id = g.seed_id\n"
      "LEFT JOIN event_seed_pruned p ON p.round BETWEEN ?1 AND ?2 AND p.seed_id = g.seed_id\n"
-     "WHERE g.round BETWEEN ?1 AND ?2 AND g.env = ?3 ORDER BY g.round, g.step, g.slot"},
+     "WHERE g.round BETWEEN ?1 AND ?2 AND g.env = ?3 ORDER BY g.round, g.step, g.slot"
+     NEWEST_ROWS("event_seed_germinated")},
     {"stages", "fles", "changes of stage of one environment's seeds in a round",
      "SELECT " STEP ", slot, seed_id, from_stage, to_stage, alpha, accuracy_delta\n"
      "FROM event_seed_stage_changed WHERE round BETWEEN ?1 AND ?2 AND env = ?3\n"
-     "ORDER BY round, sequence, row"},
+     "ORDER BY round, sequence, row" NEWEST_ROWS("event_seed_stage_changed")},
     {"contributions", "fles", "measured contributions of one environment's seeds in a round",
      "SELECT " STEP ", slot, contribution, velocity, interaction, shapley, shapley_error\n"
      "FROM event_contribution_measured WHERE round BETWEEN ?1 AND ?2 AND env = ?3\n"
-     "ORDER BY round, step, slot"},
+     "ORDER BY round, step, slot" NEWEST_ROWS("event_contribution_measured")},
     {"measured", "fles", "measured seeds of one environment in a round: alpha, weight, gradient",
      "SELECT " STEP ", slot, seed_id, blueprint, stage, alpha, weight, share, gradient_norm,\n"
      "  health, ratio, conflict_ratio, teacher_share\n"
@@ -139,7 +194,8 @@ static const Table tables[] = {
     {"decisions", "fles", "decisions for one environment in a round, with their probability",
      "SELECT " STEP ", op, slot, blueprint, style, alpha_target, confidence, entropy, value,\n"
      "  is_forced, is_success, refusal\n"
-     "FROM event_decision_taken WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"},
+     "FROM event_decision_taken WHERE round BETWEEN ?1 AND ?2 AND env = ?3 ORDER BY round, step"
+     NEWEST_ROWS("event_decision_taken")},
     {"why", "fles", "of the newest thirty of these: legal values of the heads with probabilities",
      "SELECT * FROM (SELECT " STEP ", op_probabilities, slot_probabilities,\n"
      "  blueprint_probabilities, style_probabilities, tempo_probabilities,\n"
@@ -178,10 +234,11 @@ static const Table tables[] = {
      "  ON f.round = o.round AND f.env = o.env AND f.episode = o.episode\n"
      "WHERE o.round = ?1 AND o.arm IS NULL\n"
      "ORDER BY o.final_accuracy DESC, o.env, f.slot LIMIT 400"},
-    {"actions", "b", "operations chosen in the recorded steps of the last round of each bucket",
+    // without a summary a sample, the last round of each bucket: all decisions are too many
+    {"actions", "b", "operations chosen in the recorded steps, by bucket of rounds",
      "WITH RECURSIVE sampled(round) AS (SELECT ?1 UNION ALL SELECT round + ?1 FROM sampled\n"
      "  WHERE round + ?1 <= " NEWEST("event_decision_taken") ")\n"
-     "SELECT round / ?1 - 1 AS bucket, round, op, count(*) AS n, sum(is_forced) AS n_forced\n"
+     "SELECT round, op, count(*) AS n, sum(is_forced) AS n_forced\n"
      "FROM sampled CROSS JOIN event_decision_taken d USING (round)\n"
      // on the stride, where waiting is recorded, too; not correlated: that would be quadratic
      "WHERE (round, step) IN (SELECT round, step FROM sampled CROSS JOIN event_env_stepped\n"
@@ -229,9 +286,15 @@ static const Table tables[] = {
      "UNION ALL SELECT unix_time, round, step, name, level FROM (SELECT * FROM\n"
      "  event_trainer_event ORDER BY rowid DESC LIMIT 20)\n"
      ") ORDER BY unix_time DESC LIMIT 40"},
-    {"epochs", "", "epochs of a fit with rails: latency, breaker, mode",
-     "SELECT epoch AS round, latency_ms, hook_ms, loss, accuracy, breaker, is_conservative,\n"
-     "  n_failed FROM (SELECT * FROM epochs ORDER BY epoch DESC LIMIT 2000) ORDER BY epoch"},
+    {"epochs", "", "the newest 2,000 epochs of a fit with rails: latency, breaker, mode",
+     "SELECT round" EPOCH_METRIC("training.latency_ms", "latency_ms")
+     EPOCH_METRIC("hook.latency_ms", "hook_ms") EPOCH_METRIC("training.loss", "loss")
+     EPOCH_METRIC("training.accuracy", "accuracy") EPOCH_METRIC("breaker.state", "breaker")
+     EPOCH_METRIC("mode.conservative", "is_conservative")
+     EPOCH_METRIC("epochs.failed", "n_failed")
+     " FROM event_metric WHERE round > " NEWEST("event_metric") " - 2000\n"
+     "AND substr(name, 1, 8) = 'tolaria.' GROUP BY round HAVING latency_ms IS NOT NULL\n"
+     "ORDER BY round"},
     {"rails", "", "what the rails of a fit did, the newest first",
      "SELECT round, time, name, level, attributes FROM trainer_events\n"
      "ORDER BY round DESC, time DESC LIMIT 100"},
@@ -240,12 +303,8 @@ static const Table tables[] = {
      "WHERE round = " NEWEST("event_metric") "\n"
      // those of single seeds are many, and the first to be cut
      "ORDER BY seed_id IS NOT NULL, name, seed_id LIMIT 400"},
-    {"proofs", "b", "rounds of proving: shares proved, depth, means of a bucket",
-     "SELECT max(round) AS round, avg(positives_proved) AS positives_proved,\n"
-     "  avg(negatives_proved) AS negatives_proved, avg(depth) AS depth,\n"
-     "  avg(successors) AS successors, sum(n_positives) AS n_positives,\n"
-     "  sum(n_negatives) AS n_negatives, sum(n_truncated) AS n_truncated\n"
-     "FROM event_proof_round GROUP BY (round - 1) / ?1 ORDER BY 1"},
+    CURVE("proofs", "rounds of proving: shares proved, depth, means of a bucket", "proof_round",
+          "", PROOF_COLUMNS),
     {"proof_depths", "p", "true queries of a hundred rounds, all of them, by depth",
      "SELECT counted_by, depth, sum(n_asked) AS n, sum(n_proved) AS n_proved,\n"
      "  sum(n_asked * actions) / sum(n_asked) AS actions, min(round) AS first_round,\n"
@@ -278,12 +337,23 @@ static const Table tables[] = {
     {"queries", "", "the newest sampled queries and what became of them",
      "SELECT round, query, label, is_proved, n_steps, reward FROM event_proof_episode\n"
      "ORDER BY rowid DESC LIMIT 20"},
-    {"rankings", "", "rankings against corruptions, with intervals",
-     "SELECT round, arm AS variant, split, n_queries, mrr, mrr_low, mrr_high, hits_1, hits_3,\n"
-     "  hits_10 FROM rankings ORDER BY round, variant LIMIT 400"},
+    {"rankings", "", "the newest rankings against corruptions, with intervals",
+     "SELECT * FROM (SELECT round, arm AS variant, split, n_queries, mrr, mrr_low, mrr_high,\n"
+     "  hits_1, hits_3, hits_10 FROM rankings ORDER BY round DESC, arm DESC LIMIT 400)\n"
+     "ORDER BY round, variant"},
     {"memory", "", "memory of the newest round, by device",
      "SELECT device, allocated_bytes, total_bytes, resident_bytes FROM event_memory_measured\n"
      "WHERE round = " NEWEST("event_memory_measured") " ORDER BY device LIMIT 16"},
+};
+
+static const SummedTable summed_tables[] = {
+    SUMMED_CURVE("curves", "round_completed", ROUND_COLUMNS),
+    SUMMED_CURVE("utilisation", "round_completed", UTILISATION_COLUMNS),
+    SUMMED_CURVE("episodes", "episode_outcome", EPISODE_COLUMNS),
+    SUMMED_CURVE("updates", "update_completed", UPDATE_COLUMNS),
+    SUMMED_CURVE("proofs", "proof_round", PROOF_COLUMNS),
+    {"actions", "decision_taken",
+     "SELECT max(last) AS round, op, sum(n_rows) AS n, sum(is_forced_sum) AS n_forced"},
 };
 // clang-format on
 
@@ -314,7 +384,7 @@ static EsStatus read_rows(EsRunQuery *query, json_t *table) {
     for (int i = 0; i < n_columns; i++) {
         json_object_set_new(table, es_run_query_column_name(query, i), json_array());
     }
-    for (int n = 0; n < MAX_ROWS; n++) {
+    for (int n = 0; n < ES_TABLE_MAX_ROWS; n++) {
         ES_TRY(es_run_query_step(query, &has_row));
         if (!has_row) {
             break;
@@ -351,8 +421,11 @@ int64_t es_run_view_bucket(EsRunView *view, const EsViewQuestion *question) {
     if (question->bucket > 0) {
         return question->bucket;
     }
-    int64_t n_rounds = ask_int(view, "SELECT max(round) FROM event_round_completed");
-    return ES_MAX(n_rounds / n_points + (n_rounds % n_points > 0), 1);
+    int64_t n_rounds = ask_int(view, "SELECT max(round) FROM event_round_completed"), bucket = 1;
+    while (bucket < INT64_MAX / 2 / n_points && bucket * n_points < n_rounds) {
+        bucket *= 2; // summaries are of such
+    }
+    return bucket;
 }
 
 static int64_t parameter_value(EsRunView *view, char parameter, const EsViewQuestion *question) {
@@ -368,6 +441,9 @@ static int64_t parameter_value(EsRunView *view, char parameter, const EsViewQues
     }
     if (parameter != 'b' && question->round > 0) {
         return question->round;
+    }
+    if (parameter == 'u') {
+        return INT64_MAX;
     }
     if (strchr("rfl", parameter) != NULL) {
         return ask_int(view, NEWEST_STEPPED);
@@ -391,15 +467,34 @@ static const Table *find_table(const char *name) {
     return NULL;
 }
 
+static const SummedTable *find_summed(const char *name) {
+    for (size_t i = 0; i < ES_COUNT_OF(summed_tables); i++) {
+        if (strcmp(summed_tables[i].name, name) == 0) {
+            return &summed_tables[i];
+        }
+    }
+    return NULL;
+}
+
 static EsStatus read_table(EsRunView *view, const Table *wanted, const EsViewQuestion *question,
                            json_t **table) {
     EsRunQuery *query = NULL;
     *table = json_object();
-    EsStatus status = es_run_query_begin(view->database, wanted->sql, &query);
+    EsStatus status = ES_STATUS_OK;
+    const SummedTable *summed = find_summed(wanted->name);
+    int64_t bucket = summed != NULL ? es_run_view_bucket(view, question) : 1;
+    if (summed != NULL) {
+        status = es_run_query_begin_summed(view->database, summed->select, summed->summary, bucket,
+                                           &query);
+    }
+    int is_summed = query != NULL;
+    if (status == ES_STATUS_OK && !is_summed) {
+        status = es_run_query_begin(view->database, wanted->sql, &query);
+    }
     if (status == ES_STATUS_INPUT) {
         return ES_STATUS_OK; // written by an earlier version, which lacks a table or a column
     }
-    for (int i = 0; status == ES_STATUS_OK && wanted->parameters[i] != '\0'; i++) {
+    for (int i = 0; status == ES_STATUS_OK && !is_summed && wanted->parameters[i] != '\0'; i++) {
         status = es_run_query_bind_int(query, i + 1,
                                        parameter_value(view, wanted->parameters[i], question));
     }
@@ -563,6 +658,8 @@ int es_table_n_rows(const json_t *table) {
     void *first = json_object_iter(object);
     return first != NULL ? (int)json_array_size(json_object_iter_value(first)) : 0;
 }
+
+int es_table_is_full(const json_t *table) { return es_table_n_rows(table) >= ES_TABLE_MAX_ROWS; }
 
 double es_column_real(const json_t *table, const char *column, int row) {
     const json_t *cell = json_array_get(json_object_get(table, column), (size_t)row);

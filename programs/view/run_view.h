@@ -3,8 +3,9 @@
 //
 // A table is one of a fixed list of queries on run.db; nothing that a viewer is given becomes SQL.
 // It is a JSON object of columns, all of one length: {"round": [1, 2], "accuracy": [61.5, null]}.
-// Rounds are put together in buckets where there are more than a chart shows. A run may still be
-// going on. One thread per view.
+// Rounds are put together in buckets where there are more than a chart shows; of an episode with
+// more records than a table holds there are the newest. A run may still be going on. One thread per
+// view.
 //
 //     EsRunView *view; ES_TRY(es_run_view_open("runs/demo", &view));
 //     json_t *curves; ES_TRY(es_run_view_read(view, "curves", &(EsViewQuestion){0}, &curves));
@@ -18,6 +19,9 @@
 #include "esper/status.h"
 
 typedef struct EsRunView EsRunView;
+
+// The most rows of a table.
+#define ES_TABLE_MAX_ROWS 20000
 
 // `path` is a run folder or its run.db. INPUT when there is no such run, UNSUPPORTED without
 // SQLite.
@@ -69,6 +73,8 @@ EsStatus es_run_view_read(EsRunView *view, const char *name, const EsViewQuestio
 // --- cells of a table ---
 
 int es_table_n_rows(const json_t *table);
+// Returns whether there may be more rows than it holds.
+int es_table_is_full(const json_t *table);
 // NaN where the cell is missing, or is a text.
 double es_column_real(const json_t *table, const char *column, int row);
 // "" where the cell is missing, or is a number.

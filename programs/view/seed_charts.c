@@ -92,6 +92,7 @@ EsStatus es_panel_draw_seeds(EsRunView *view, const EsViewQuestion *question, co
     ES_TRY_GOTO(draw_column(table, seeds, n_shown, column,
                             (EsChart){.title = title, .unit = unit, .x_label = word}, html));
     es_text_add_string(html, "</div>\n");
+    es_panel_note_full(html, table, "measurements of these seeds the first");
 done:
     json_decref(table);
     return status;

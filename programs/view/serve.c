@@ -25,7 +25,10 @@ static EsStatus serve(const EsPageServerOptions *options) {
             usleep(100000); // a signal ends it early
         }
     }
-    es_page_server_stop(server);
+    if (!es_page_server_stop(server)) {
+        fflush(NULL);
+        _exit(es_command_finish("serve", status));
+    }
     es_stop_signal_end();
     return status;
 }

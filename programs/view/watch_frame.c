@@ -13,6 +13,8 @@
 #include "telemetry/text.h"
 #include "view/network_picture.h"
 
+#define N_BARS 160 // of a curve, at most
+
 // The place of the next line.
 typedef struct Cursor {
     EsWatchFrame *frame;
@@ -21,6 +23,17 @@ typedef struct Cursor {
     int64_t round; // curves end here; 0: none. The question's is the newest with environments
     int x, y, width, bottom; // `bottom` is the first line that is not ours
 } Cursor;
+
+// The names of a round, a step and an environment in runs of a kind.
+typedef struct Words {
+    const char *round, *step, *environment, *environments;
+} Words;
+
+static const Words *words_of(const Cursor *cursor) {
+    static const Words of_fits = {"epoch", "epoch", "candidate", "Candidates"};
+    static const Words of_others = {"round", "step", "environment", "Environments"};
+    return strcmp(es_run_view_kind(cursor->view), "fit") == 0 ? &of_fits : &of_others;
+}
 
 // --- lines ---
 
@@ -86,103 +99,146 @@ static int count_rows(const json_t *table, int64_t round) {
 
 // --- curves ---
 
-// The last values of a column as small bars, as many as fit.
+// The mean of a column's numbers in rows [begin, end); NaN without any.
+static double mean_of(const json_t *table, const char *column, int begin, int end) {
+    double sum = 0;
+    int n = 0;
+    for (int i = begin; i < end; i++) {
+        double value = es_column_real(table, column, i);
+        sum += isfinite(value) ? value : 0;
+        n += isfinite(value) ? 1 : 0;
+    }
+    return n > 0 ? sum / n : NAN;
+}
+
+// The first n values of a column as small bars, all of them: the mean of several where there are
+// more than fit.
 static void draw_sparkline(const json_t *table, const char *column, int n, int width, char *text,
                            size_t bytes) {
     static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char *const letters[] = {"_", ".", "-", "~", "=", "+", "*", "#"};
     int is_utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-    double low = INFINITY, high = -INFINITY;
-    int first = ES_MAX(n - width, 0);
-    for (int i = first; i < n; i++) {
-        double value = es_column_real(table, column, i);
-        low = fmin(low, isfinite(value) ? value : low);
-        high = fmax(high, isfinite(value) ? value : high);
+    double low = INFINITY, high = -INFINITY, bars[N_BARS];
+    int n_bars = ES_MIN(ES_MIN(n, width), N_BARS);
+    for (int i = 0; i < n_bars; i++) {
+        bars[i] = mean_of(table, column, i * n / n_bars, (i + 1) * n / n_bars);
+        low = fmin(low, bars[i]);
+        high = fmax(high, bars[i]);
     }
-    for (int i = first; i < n; i++) {
-        double value = es_column_real(table, column, i);
-        double share = (value - low) / (high - low); // NaN where all are equal, too
+    for (int i = 0; i < n_bars; i++) {
+        double share = (bars[i] - low) / (high - low); // NaN where all are equal, too
         int level = isfinite(share) ? (int)(7.99 * share) : 3;
         append(text, bytes, "%s",
-               !isfinite(value) ? " " : (is_utf8 ? blocks : letters)[ES_MIN(ES_MAX(level, 0), 7)]);
+               isnan(bars[i]) ? " " : (is_utf8 ? blocks : letters)[ES_MIN(ES_MAX(level, 0), 7)]);
     }
 }
 
-static void draw_curve(Cursor *cursor, const json_t *table, const char *column, const char *label,
-                       const char *format) {
-    int n = count_rows(table, cursor->round);
-    double last = es_column_real(table, column, n - 1);
+// A line of a curve: the number of `newest`'s first row, and all rows of the table as bars.
+static void draw_curve(Cursor *cursor, const json_t *table, const json_t *newest,
+                       const char *column, const char *label, const char *format) {
+    double last = es_column_real(newest, column, 0);
     if (isfinite(last)) {
         char number[32], bars[ES_LINE_BYTES] = "";
         snprintf(number, sizeof number, format, last);
-        draw_sparkline(table, column, n, ES_MIN(cursor->width - 23, 160), bars, sizeof bars);
+        draw_sparkline(table, column, count_rows(table, cursor->round), cursor->width - 23, bars,
+                       sizeof bars);
         add_line(cursor, ES_LINE_PLAIN, "%-11s%10s %s", label, number, bars);
     }
 }
 
+// Reads a table about the round that is looked at, the newest without one.
+static EsStatus read_reached(Cursor *cursor, const char *name, json_t **table) {
+    EsViewQuestion question = cursor->question;
+    question.round = cursor->round;
+    return es_run_view_read(cursor->view, name, &question, table);
+}
+
 static EsStatus draw_curves(Cursor *cursor) {
-    json_t *table = NULL;
-    ES_TRY(read_table(cursor, "curves", &table));
-    add_line(cursor, ES_LINE_TITLE, "Curves, by round");
-    if (es_table_n_rows(table) == 0) {
-        add_line(cursor, ES_LINE_PLAIN, "accuracy, reward and loss appear after the first round");
+    json_t *table = NULL, *newest = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(read_table(cursor, "curves", &table));
+    ES_TRY_GOTO(read_reached(cursor, "reached", &newest));
+    int64_t bucket = es_run_view_bucket(cursor->view, &cursor->question);
+    if (bucket > 1) {
+        add_line(cursor, ES_LINE_TITLE, "Curves, newest %s and means of %lld %ss",
+                 words_of(cursor)->round, (long long)bucket, words_of(cursor)->round);
+    } else {
+        add_line(cursor, ES_LINE_TITLE, "Curves, by %s", words_of(cursor)->round);
     }
-    draw_curve(cursor, table, "accuracy", "accuracy", "%.2f %%");
-    draw_curve(cursor, table, "reward", "reward", "%.3f");
-    draw_curve(cursor, table, "loss", "loss", "%.4f");
-    draw_curve(cursor, table, "n_fossils", "fossils", "%.0f");
+    if (es_table_n_rows(table) == 0) {
+        add_line(cursor, ES_LINE_PLAIN, "accuracy, reward and loss appear after the first %s",
+                 words_of(cursor)->round);
+    }
+    draw_curve(cursor, table, newest, "accuracy", "accuracy", "%.2f %%");
+    draw_curve(cursor, table, newest, "reward", "reward", "%.3f");
+    draw_curve(cursor, table, newest, "loss", "loss", "%.4f");
+    draw_curve(cursor, table, newest, "n_fossils", "fossils", "%.0f");
+done:
     json_decref(table);
-    return ES_STATUS_OK;
+    json_decref(newest);
+    return status;
 }
 
 static EsStatus draw_policy(Cursor *cursor) {
-    json_t *table = NULL;
-    ES_TRY(read_table(cursor, "updates", &table));
-    int n = count_rows(table, cursor->round);
-    if (n > 0) {
+    json_t *newest = NULL;
+    ES_TRY(read_reached(cursor, "reached", &newest));
+    double kl = es_column_real(newest, "kl_divergence", 0);
+    double entropy = es_column_real(newest, "entropy", 0);
+    if (isfinite(entropy)) {
         add_line(cursor, ES_LINE_TITLE, "Policy (PPO)");
-        double kl = es_column_real(table, "kl_divergence", n - 1);
-        double entropy = es_column_real(table, "entropy", n - 1);
         add_line(cursor, kl > 0.1 || entropy < 0.1 ? ES_LINE_WARNING : ES_LINE_PLAIN,
                  "entropy %.3f  KL %.4f  clipped %.2f  explained %.2f  gradient %.2f", entropy, kl,
-                 es_column_real(table, "clip_fraction", n - 1),
-                 es_column_real(table, "explained_variance", n - 1),
-                 es_column_real(table, "gradient_norm", n - 1));
+                 es_column_real(newest, "clip_fraction", 0),
+                 es_column_real(newest, "explained_variance", 0),
+                 es_column_real(newest, "gradient_norm", 0));
     }
-    json_decref(table);
+    json_decref(newest);
     return ES_STATUS_OK;
 }
 
-static EsStatus draw_time(Cursor *cursor) {
-    json_t *phases = NULL, *curves = NULL, *utilisation = NULL;
-    EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(read_table(cursor, "phases", &phases));
-    ES_TRY_GOTO(read_table(cursor, "curves", &curves));
-    ES_TRY_GOTO(read_table(cursor, "utilisation", &utilisation));
-    char split[256] = "", busy[48] = "";
+// Adds the phases with at least half a percent of the time, as many as fit into a line.
+static void append_phases(const json_t *phases, int width, char *line, size_t bytes) {
     double total = 0;
-    int n = es_table_n_rows(phases), last = count_rows(curves, cursor->round) - 1;
+    int n = es_table_n_rows(phases);
     for (int i = 0; i < n; i++) {
         total += es_column_real(phases, "total_ms", i);
     }
-    for (int i = 0; i < ES_MIN(n, 6); i++) {
-        append(split, sizeof split, "%s%s %.0f %%", i > 0 ? "  " : "",
-               es_column_text(phases, "phase", i),
-               100 * es_column_real(phases, "total_ms", i) / fmax(total, 1e-9));
+    for (int i = 0; i < n; i++) {
+        char item[80];
+        double percent = 100 * es_column_real(phases, "total_ms", i) / fmax(total, 1e-9);
+        int length = snprintf(item, sizeof item, "  %.40s %.0f %%",
+                              es_column_text(phases, "phase", i), percent);
+        if (percent < 0.5 || (int)strlen(line) + length > width) {
+            break; // the longest come first
+        }
+        append(line, bytes, "%s", item);
     }
-    double percent = es_column_real(utilisation, "utilisation", last);
-    if (isfinite(percent)) {
-        snprintf(busy, sizeof busy, ", %.0f %% busy", percent);
-    }
-    if (last >= 0) {
+}
+
+static EsStatus draw_time(Cursor *cursor) {
+    json_t *phases = NULL, *newest = NULL, *utilisation = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(read_table(cursor, "phases", &phases));
+    ES_TRY_GOTO(read_reached(cursor, "reached", &newest));
+    ES_TRY_GOTO(read_reached(cursor, "reached_utilisation", &utilisation));
+    if (es_table_n_rows(newest) > 0) {
+        char line[256] = "";
+        double percent = es_column_real(utilisation, "utilisation", 0);
+        int is_fit = strcmp(es_run_view_kind(cursor->view), "fit") == 0;
+        append(line, sizeof line, "%.2f s per %s, %.0f %s/s", es_column_real(newest, "seconds", 0),
+               words_of(cursor)->round,
+               es_column_real(newest, is_fit ? "images_per_second" : "steps_per_second", 0),
+               is_fit ? "images" : "steps");
+        if (isfinite(percent)) {
+            append(line, sizeof line, ", %.0f %% busy", percent);
+        }
+        append_phases(phases, cursor->width, line, sizeof line);
         add_line(cursor, ES_LINE_TITLE, "Speed, and where time goes");
-        add_line(cursor, ES_LINE_PLAIN, "%.2f s a round, %.0f steps/s%s  %s",
-                 es_column_real(curves, "seconds", last),
-                 es_column_real(curves, "steps_per_second", last), busy, split);
+        add_line(cursor, ES_LINE_PLAIN, "%s", line);
     }
 done:
     json_decref(phases);
-    json_decref(curves);
+    json_decref(newest);
     json_decref(utilisation);
     return status;
 }
@@ -193,7 +249,8 @@ static EsStatus draw_environments(Cursor *cursor) {
     json_t *table = NULL;
     ES_TRY(read_table(cursor, "environments", &table));
     int n = es_table_n_rows(table), per_line = ES_MAX(cursor->width / 12, 1);
-    add_line(cursor, ES_LINE_TITLE, "Environments: validation accuracy, seeds");
+    add_line(cursor, ES_LINE_TITLE, "%s: validation accuracy, %%, and seeds",
+             words_of(cursor)->environments);
     if (n == 0) {
         add_line(cursor, ES_LINE_PLAIN, "they appear after the first recorded step");
     }
@@ -245,8 +302,8 @@ static EsStatus draw_lanes(Cursor *cursor) {
     ES_TRY_GOTO(read_table(cursor, "ends", &ends));
     const EsEpisodeTables episode = {seeds, stages, contributions, steps, ends};
     int last = es_episode_last_step(&episode), width = ES_MIN(cursor->width - 36, 200);
-    add_line(cursor, ES_LINE_TITLE, "Seeds of environment %lld, steps 0 to %d",
-             (long long)cursor->question.env, ES_MAX(last, 0));
+    add_line(cursor, ES_LINE_TITLE, "Seeds of %s %lld, %ss 0 to %d", words_of(cursor)->environment,
+             (long long)cursor->question.env, words_of(cursor)->step, ES_MAX(last, 0));
     for (int i = 0; i < es_table_n_rows(seeds); i++) {
         es_picture_add_slot(&picture, es_column_text(seeds, "slot", i));
     }
@@ -291,13 +348,19 @@ static EsStatus draw_decisions(Cursor *cursor) {
                 append(line, sizeof line, "%s %d  ", ops[op], n_by_op[op]);
             }
         }
-        add_line(cursor, ES_LINE_TITLE, "Its decisions: %s", line);
+        add_line(cursor, ES_LINE_TITLE, "Its %sdecisions: %s",
+                 es_table_is_full(table) ? "newest " : "", line);
         int n_shown = cursor->bottom - cursor->y > 8 ? 3 : 1; // the log needs room, too
         for (int i = ES_MAX(n - n_shown, 0); i < n; i++) {
-            add_line(cursor, ES_LINE_PLAIN, "step %3.0f  %s %s %s  probability %.2f",
+            char chance[40] = ""; // of a policy that has learned one
+            double confidence = es_column_real(table, "confidence", i);
+            if (isfinite(confidence)) {
+                snprintf(chance, sizeof chance, "  probability %.2f", confidence);
+            }
+            add_line(cursor, ES_LINE_PLAIN, "%s %3.0f  %s %s %s%s", words_of(cursor)->step,
                      es_column_real(table, "step", i), es_column_text(table, "op", i),
                      es_column_text(table, "slot", i), es_column_text(table, "blueprint", i),
-                     es_column_real(table, "confidence", i));
+                     chance);
         }
     }
     json_decref(table);
@@ -352,6 +415,14 @@ static EsStatus draw_heads(Cursor *cursor) {
 
 // --- fits and proofs ---
 
+// Its number is the last of the n rows.
+static void draw_latency(Cursor *cursor, const json_t *epochs, int n) {
+    char bars[ES_LINE_BYTES] = "";
+    draw_sparkline(epochs, "latency_ms", n, cursor->width - 23, bars, sizeof bars);
+    add_line(cursor, ES_LINE_PLAIN, "%-11s%7.1f ms %s", "epoch",
+             es_column_real(epochs, "latency_ms", n - 1), bars);
+}
+
 static EsStatus draw_rails(Cursor *cursor) {
     json_t *epochs = NULL, *events = NULL;
     EsStatus status = ES_STATUS_OK;
@@ -365,7 +436,7 @@ static EsStatus draw_rails(Cursor *cursor) {
         static const char *const states[] = {"?", "closed", "open", "half open"};
         int breaker = (int)fmin(fmax(es_column_real(epochs, "breaker", n - 1), 0), 3);
         int is_careful = es_column_real(epochs, "is_conservative", n - 1) == 1;
-        draw_curve(cursor, epochs, "latency_ms", "epoch, ms", "%.1f");
+        draw_latency(cursor, epochs, n);
         add_line(cursor, breaker != 1 || is_careful ? ES_LINE_WARNING : ES_LINE_PLAIN,
                  "breaker %s  mode %s  failed epochs %.0f", states[breaker],
                  is_careful ? "conservative" : "normal", es_column_real(epochs, "n_failed", n - 1));
@@ -511,7 +582,7 @@ static EsStatus draw_log(Cursor *cursor) {
         if (seconds != 0 && gmtime_r(&seconds, &parts) != NULL) {
             strftime(moment, sizeof moment, "%H:%M:%S", &parts);
         }
-        add_line(cursor, ES_LINE_PLAIN, "%s round %.0f  %s", moment,
+        add_line(cursor, ES_LINE_PLAIN, "%s %s %.0f  %s", moment, words_of(cursor)->round,
                  es_column_real(table, "round", i), es_column_text(table, "text", i));
     }
     json_decref(table);
@@ -534,13 +605,13 @@ static EsStatus draw_title(Cursor *cursor, const EsWatchPosition *position) {
     cursor->frame->n_envs = isfinite(n_envs) ? (int64_t)n_envs : 1;
     char at[64] = "";
     if (position->round > 0) {
-        snprintf(at, sizeof at, "  [%s round %lld]", position->is_replay ? "replay," : "at",
-                 (long long)position->round);
+        snprintf(at, sizeof at, "  [%s %s %lld]", position->is_replay ? "replay," : "at",
+                 words_of(cursor)->round, (long long)position->round);
     }
-    add_line(cursor, ES_LINE_BAR, " %s  %s %s on %s  round %.0f of %.0f  %s%s",
+    add_line(cursor, ES_LINE_BAR, " %s  %s %s on %s  %s %.0f of %.0f  %s%s",
              es_column_text(run, "run_id", 0), es_column_text(run, "kind", 0),
              es_column_text(run, "task", 0), es_column_text(run, "device", 0),
-             isfinite(last) ? last : 0, es_column_real(run, "n_rounds", 0),
+             words_of(cursor)->round, isfinite(last) ? last : 0, es_column_real(run, "n_rounds", 0),
              outcome[0] != '\0' ? outcome : "going on", at);
     json_decref(run);
     return ES_STATUS_OK;
@@ -594,7 +665,7 @@ EsStatus es_watch_frame_draw(EsWatchFrame *frame, EsRunView *view, const EsWatch
                      .round = position->round,
                      .width = width,
                      .bottom = is_plain ? ES_WATCH_MAX_LINES : height - 1};
-    cursor.question.n_points = 160;
+    cursor.question.n_points = N_BARS;
     ES_TRY(draw_title(&cursor, position));
     ES_TRY(es_run_view_resolve(view, &cursor.question));
     cursor.width = n_columns == 2 ? width / 2 - 1 : width;

@@ -233,6 +233,8 @@ EsStatus es_panel_time(const EsPanelInput *input, EsText *html) {
 
 // --- rails ---
 
+#define N_EPOCHS 2000 // of the table "epochs", at most
+
 // The number of a setting; NaN when the run has none, or it is 0.
 static double setting_of(const EsRunView *view, const char *key) {
     char line[64];
@@ -399,6 +401,12 @@ static EsStatus draw_state(const EsRunView *view, const json_t *epochs, const js
                   rows[i].metric);
     }
     es_panel_end_table(html);
+    if (es_table_n_rows(epochs) >= N_EPOCHS) {
+        es_html_print(html,
+                      "<p class=\"note\">p50, p95 and the curves are of the newest %d "
+                      "epochs.</p>\n",
+                      N_EPOCHS);
+    }
     return ES_STATUS_OK;
 }
 

@@ -141,9 +141,21 @@ void es_network_score_destroy(EsNetworkScore *score) {
 // --- the file of confusions ---
 
 #define CONFUSION_FORMAT "esper.confusion.1"
-#define PICTURE_SIDE     64 // pixels; larger images are averaged
-#define PICTURE_BYTES    ((size_t)ES_DATASET_MAX_CHANNELS * PICTURE_SIDE * PICTURE_SIDE)
-#define COLUMNS_SHOWN    8
+
+// a matrix of more classes is scored for a test accuracy alone
+#define CONFUSED_CLASSES_MAX 4096
+
+const EsSplit *es_network_confusion_split(const EsDataset *dataset) {
+    if (dataset->test.count > 0) {
+        return &dataset->test;
+    }
+    return dataset->validation.count > 0 && dataset->n_classes <= CONFUSED_CLASSES_MAX
+               ? &dataset->validation
+               : NULL;
+}
+#define PICTURE_SIDE  64 // pixels; larger images are averaged
+#define PICTURE_BYTES ((size_t)ES_DATASET_MAX_CHANNELS * PICTURE_SIDE * PICTURE_SIDE)
+#define COLUMNS_SHOWN 8
 
 // Bytes in base64, as a new text of JSON.
 static json_t *base64_json(const uint8_t *bytes, size_t n) {

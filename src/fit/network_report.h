@@ -44,6 +44,10 @@ void es_network_score_destroy(EsNetworkScore *score);
 // Share of a class's samples that were found, percent; NaN for a class without samples.
 double es_network_score_recall(const EsNetworkScore *score, int k);
 
+// The split that the confusions of a finished network are of: the test samples; where there are
+// none those for validation, unless they are of more than 4,096 classes. NULL: neither.
+const EsSplit *es_network_confusion_split(const EsDataset *dataset);
+
 // Writes confusion.json (docs/networks.md) into the network's folder: the matrix of a score, and
 // its mistakes with small pictures, or with columns of the rows. `split` is the one that was
 // scored, `split_name` "test" or "validation". The file names the network by its hash.

@@ -3,11 +3,12 @@
 //
 // A column is INT (int64_t), REAL (double) or TEXT (const char *). Any value may be missing:
 // ES_MISSING_INT, es_missing_real() and NULL, which become NULL in SQL and null in JSON, never 0.
-// Accuracies are in percent. Adding a column or a type raises ES_EVENT_SCHEMA_VERSION.
+// Accuracies are in percent. Adding a column, a type or a
+// summary (sinks/sqlite_summaries.c) raises ES_EVENT_SCHEMA_VERSION.
 #ifndef ES_TELEMETRY_EVENT_SCHEMA_H
 #define ES_TELEMETRY_EVENT_SCHEMA_H
 
-#define ES_EVENT_SCHEMA_VERSION 9
+#define ES_EVENT_SCHEMA_VERSION 10
 
 // X(NAME, Name, name, delivery, level, pace, help)
 //   delivery  KEPT: spilled to a file when a sink's queue is full; LOSSY: dropped and counted

@@ -156,6 +156,19 @@ static json_t *write_and_read(const EsGrownNetwork *network, const EsDataset *da
 }
 
 // Images of 130 x 130 pixels become pictures of 43 x 43, of 3 x 3 means each.
+TEST(confusions_are_of_test_samples_where_there_are_any) {
+    EsDataset dataset = {.n_classes = 10, .validation = {.count = 10}, .test = {.count = 5}};
+    EXPECT(es_network_confusion_split(&dataset) == &dataset.test);
+    dataset.n_classes = 5000;
+    EXPECT(es_network_confusion_split(&dataset) == &dataset.test);
+    dataset.test.count = 0;
+    EXPECT(es_network_confusion_split(&dataset) == NULL);
+    dataset.n_classes = 10;
+    EXPECT(es_network_confusion_split(&dataset) == &dataset.validation);
+    dataset.validation.count = 0;
+    EXPECT(es_network_confusion_split(&dataset) == NULL);
+}
+
 TEST(confusions_of_large_images) {
     enum { SIDE = 130, SMALL = 43 };
     EsGrownNetwork *network = random_network(0);

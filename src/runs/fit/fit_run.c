@@ -18,9 +18,6 @@
 
 #define SECONDS_BETWEEN_PROGRESS 0.2
 
-// of which validation samples are put into a matrix where there are no test samples
-#define CONFUSED_CLASSES_MAX 4096
-
 // Progress of the epoch at hand, counted by the threads that train.
 typedef struct Progress {
     atomic_llong n_batches; // done
@@ -753,10 +750,9 @@ static EsStatus score_best(EsFitRun *fit, const EsSplit **split) {
     const EsDataset *dataset = &fit->dataset;
     EsGrownNetwork *best = fit->search->best;
     EsThreadPool *pool = NULL;
-    int has_test = dataset->test.count > 0;
-    *split = has_test ? &dataset->test : &dataset->validation;
-    if ((*split)->count < 1 || (!has_test && dataset->n_classes > CONFUSED_CLASSES_MAX)) {
-        *split = NULL;
+    *split = es_network_confusion_split(dataset);
+    int has_test = *split == &dataset->test;
+    if (*split == NULL) {
         return ES_STATUS_OK;
     }
     ES_TRY(es_thread_pool_create(&pool, fit->settings->run.n_threads));

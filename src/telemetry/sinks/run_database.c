@@ -16,6 +16,7 @@
 #include "esper/log.h"
 #include "telemetry/sinks/sqlite_common.h"
 #include "telemetry/sinks/sqlite_views.h"
+#include "telemetry/text.h"
 
 struct EsRunDatabase {
     sqlite3 *db; // owned
@@ -402,6 +403,35 @@ EsStatus es_run_query_begin(EsRunDatabase *database, const char *sql, EsRunQuery
 done:
     sqlite3_finalize(statement);
     return status;
+}
+
+EsStatus es_run_query_begin_summed(EsRunDatabase *database, const char *select, const char *event,
+                                   int64_t bucket, EsRunQuery **query) {
+    const EsSummary *summary = es_summary_find(event);
+    int is_coarse = bucket % ES_SUMMARY_ROUNDS == 0;
+    EsText sql = {0};
+    *query = NULL;
+    if (summary == NULL || !(is_coarse || summary->has_level_1)) {
+        return ES_STATUS_OK;
+    }
+    es_text_add_string(&sql, select);
+    es_text_add_string(&sql, " FROM (");
+    es_summary_add_rows(&sql, summary, is_coarse ? ES_SUMMARY_ROUNDS : 1);
+    es_text_add_string(&sql, ") GROUP BY (first - 1) / ");
+    es_text_add_int(&sql, bucket);
+    if (summary->key != NULL) {
+        es_text_add_string(&sql, ", ");
+        es_text_add_string(&sql, summary->key);
+    }
+    es_text_add_string(&sql, " ORDER BY (first - 1) / ");
+    es_text_add_int(&sql, bucket);
+    es_text_add(&sql, "", 1);
+    EsStatus status = sql.status;
+    if (status == ES_STATUS_OK) {
+        status = es_run_query_begin(database, sql.bytes, query);
+    }
+    es_text_destroy(&sql);
+    return status == ES_STATUS_INPUT ? ES_STATUS_OK : status;
 }
 
 void es_run_query_end(EsRunQuery *query) {

@@ -55,6 +55,12 @@ typedef struct EsRunQuery EsRunQuery;
 EsStatus es_run_query_begin(EsRunDatabase *database, const char *sql, EsRunQuery **query);
 void es_run_query_end(EsRunQuery *query);
 
+// The same for a SELECT without FROM, which is asked of the summary of an event (docs/telemetry.md,
+// "Summaries") with a group for every `bucket` rounds (and for its key), in order. *query is NULL
+// where there is no summary: of so few rounds, or in a database of an earlier schema.
+EsStatus es_run_query_begin_summed(EsRunDatabase *database, const char *select, const char *event,
+                                   int64_t bucket, EsRunQuery **query);
+
 // Values for the question marks in `sql`, before the first step; positions count from 1. Text is
 // borrowed until the query ends. ARGUMENT when there is no such position.
 EsStatus es_run_query_bind_int(EsRunQuery *query, int position, int64_t value);

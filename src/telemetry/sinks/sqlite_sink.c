@@ -156,14 +156,121 @@ static EsStatus create_tables(sqlite3 *db) {
     return execute(db, sql, "cannot create the views");
 }
 
-// Delete the rows of all rounds above `last_round`. The caller holds a transaction.
+// Delete the rows of all rounds above `last_round`, and the summaries that had them. The caller
+// holds a transaction.
 static EsStatus trim_tables(sqlite3 *db, int64_t last_round) {
     sqlite3_str *sql = sqlite3_str_new(db);
     for (int type = 0; type < ES_EVENT_COUNT; type++) {
-        sqlite3_str_appendf(sql, "DELETE FROM \"event_%w\" WHERE round > %lld;\n",
-                            es_event_schema((EsEventType)type)->name, (long long)last_round);
+        const char *name = es_event_schema((EsEventType)type)->name;
+        sqlite3_str_appendf(sql, "DELETE FROM \"event_%w\" WHERE round > %lld;\n", name,
+                            (long long)last_round);
+        if (es_summary_of((EsEventType)type) != NULL) {
+            sqlite3_str_appendf(sql, "DELETE FROM \"summary_%w\" WHERE last > %lld;\n", name,
+                                (long long)last_round);
+        }
     }
     return execute(db, sql, "cannot delete the rows of dropped rounds");
+}
+
+// --- summaries ---
+
+// Those of an earlier schema are dropped: they are made again, with this one's columns.
+static EsStatus create_summaries(sqlite3 *db, int64_t version) {
+    EsText text = {0};
+    for (int i = 0; i < es_summary_count(); i++) {
+        if (version < ES_EVENT_SCHEMA_VERSION) {
+            es_text_add_string(&text, "DROP TABLE IF EXISTS summary_");
+            es_text_add_string(&text, es_event_schema(es_summary(i)->type)->name);
+            es_text_add_string(&text, ";\n");
+        }
+        es_summary_add_table(&text, es_summary(i));
+    }
+    EsStatus status = text.status;
+    if (status == ES_STATUS_OK) {
+        sqlite3_str *sql = sqlite3_str_new(db);
+        sqlite3_str_append(sql, text.bytes, (int)text.length);
+        status = execute(db, sql, "cannot create the summaries");
+    }
+    es_text_destroy(&text);
+    return status;
+}
+
+static EsStatus prepare_build(sqlite3 *db, const EsSummary *summary, int level,
+                              sqlite3_stmt **statement) {
+    EsText sql = {0};
+    es_summary_add_build(&sql, summary, level);
+    EsStatus status = sql.status;
+    if (status == ES_STATUS_OK) {
+        int code = sqlite3_prepare_v3(db, sql.bytes, (int)sql.length, SQLITE_PREPARE_PERSISTENT,
+                                      statement, NULL);
+        status =
+            code == SQLITE_OK ? ES_STATUS_OK : ES_SQLITE_FAIL(db, code, "cannot sum up rounds");
+    }
+    es_text_destroy(&sql);
+    return status;
+}
+
+// Adds the buckets that are complete with `last_round`, after which no row of it or of an earlier
+// one is expected. The caller holds a transaction.
+static EsStatus sum_up(EsSqliteSink *sink, int64_t last_round) {
+    static const int levels[] = {1, ES_SUMMARY_ROUNDS};
+    int has_sixteen = last_round / ES_SUMMARY_ROUNDS != sink->n_sixteens;
+    for (int i = 0; i < es_summary_count(); i++) {
+        const EsSummary *summary = es_summary(i);
+        for (int level = !summary->has_level_1; level < 1 + has_sixteen; level++) {
+            sqlite3_stmt **statement = &sink->build[summary->type][level];
+            if (*statement == NULL) {
+                ES_TRY(prepare_build(sink->db, summary, levels[level], statement));
+            }
+            sqlite3_bind_int64(*statement, 1, last_round);
+            sqlite3_step(*statement);
+            int code = sqlite3_reset(*statement); // repeats the error of step
+            ES_SQLITE_TRY(sink->db, code, "cannot sum up rounds");
+        }
+    }
+    sink->summed_round = ES_MAX(sink->summed_round, last_round);
+    sink->n_sixteens = last_round / ES_SUMMARY_ROUNDS;
+    return ES_STATUS_OK;
+}
+
+// Takes back the buckets that a late row belongs to; they are made again with the next round.
+static EsStatus take_back(EsSqliteSink *sink, const EsPacket *packet) {
+    sqlite3_str *sql = sqlite3_str_new(sink->db);
+    sqlite3_str_appendf(sql, "DELETE FROM \"summary_%w\" WHERE last >= %lld", packet->schema->name,
+                        (long long)packet->header->round);
+    sink->n_sixteens = -1;
+    return execute(sink->db, sql, "cannot take back summaries");
+}
+
+static EsStatus keep_summaries(EsSqliteSink *sink, const EsPacket *packet) {
+    int64_t round = packet->header->round;
+    if (round <= sink->summed_round && es_summary_of(packet->type) != NULL) {
+        ES_TRY(take_back(sink, packet));
+    }
+    // one round later: its last rows come after it was completed
+    return packet->type == ES_EVENT_ROUND_COMPLETED ? sum_up(sink, round - 1) : ES_STATUS_OK;
+}
+
+// The newest complete round, 0 when there is none.
+static EsStatus find_last_round(sqlite3 *db, int64_t *last_round) {
+    sqlite3_stmt *statement = NULL;
+    ES_SQLITE_TRY(db,
+                  sqlite3_prepare_v2(db, "SELECT max(round) FROM event_round_completed", -1,
+                                     &statement, NULL),
+                  "cannot find the last round");
+    int code = sqlite3_step(statement);
+    *last_round = code == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
+    EsStatus status =
+        code == SQLITE_ROW ? ES_STATUS_OK : ES_SQLITE_FAIL(db, code, "cannot find the last round");
+    sqlite3_finalize(statement);
+    return status;
+}
+
+// Sums up all complete rounds, where nothing more of them is to come.
+static EsStatus sum_up_all(EsSqliteSink *sink) {
+    int64_t last_round = 0;
+    ES_TRY(find_last_round(sink->db, &last_round));
+    return sum_up(sink, last_round);
 }
 
 // Prepare the statement that adds a row: sequence, row, unix_time, round, step, then the event's
@@ -208,6 +315,21 @@ static void abandon(EsSqliteSink *sink) {
     }
     sink->n_rolled_back += sink->n_pending;
     sink->n_pending = 0;
+}
+
+// Run a step in a transaction of its own.
+static EsStatus in_transaction(EsSqliteSink *sink, EsStatus (*step)(EsSqliteSink *sink)) {
+    ES_SQLITE_TRY(sink->db, sqlite3_exec(sink->db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                  "cannot begin a transaction");
+    EsStatus status = step(sink);
+    if (status == ES_STATUS_OK) {
+        int code = sqlite3_exec(sink->db, "COMMIT", NULL, NULL, NULL);
+        status = code == SQLITE_OK ? ES_STATUS_OK : ES_SQLITE_FAIL(sink->db, code, "cannot commit");
+    }
+    if (!sqlite3_get_autocommit(sink->db)) {
+        sqlite3_exec(sink->db, "ROLLBACK", NULL, NULL, NULL);
+    }
+    return status;
 }
 
 // Returns whether the path still names the file that is open. SQLite itself would go on into one
@@ -341,6 +463,9 @@ static EsStatus write_packet(void *state, const EsPacket *packet) {
     if (status == ES_STATUS_OK) {
         status = insert_rows(sink, packet);
     }
+    if (status == ES_STATUS_OK) {
+        status = keep_summaries(sink, packet);
+    }
     if (status != ES_STATUS_OK) {
         abandon(sink);
         return status;
@@ -376,12 +501,22 @@ static EsStatus flush(void *state) {
     return status;
 }
 
+static void finalize_statements(EsSqliteSink *sink) {
+    for (int type = 0; type < ES_EVENT_COUNT; type++) {
+        sqlite3_finalize(sink->insert[type]);
+        sqlite3_finalize(sink->build[type][0]);
+        sqlite3_finalize(sink->build[type][1]);
+    }
+}
+
 static void close_sink(void *state) {
     EsSqliteSink *sink = state;
     flush(sink);
-    for (int type = 0; type < ES_EVENT_COUNT; type++) {
-        sqlite3_finalize(sink->insert[type]);
+    if (is_in_place(sink) &&
+        in_transaction(sink, sum_up_all) != ES_STATUS_OK) { // readers then read the rows
+        es_log(ES_LOG_WARNING, "the last rounds are not summed up: %s", es_status_detail());
     }
+    finalize_statements(sink);
     if (sink->db != NULL && is_in_place(sink)) {
         // Leave one file that can be copied, and read where nothing can be written. Not possible,
         // and not waited for, while a reader has the database open.
@@ -441,51 +576,41 @@ static EsStatus check_pages(sqlite3 *db) {
     return status;
 }
 
-static EsStatus set_up_tables(sqlite3 *db, int64_t last_round) {
-    ES_SQLITE_TRY(db, sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
-                  "cannot begin a transaction");
-    EsStatus status = create_tables(db);
-    if (status == ES_STATUS_OK && last_round >= 0) {
-        status = trim_tables(db, last_round);
-    }
-    if (status == ES_STATUS_OK) {
-        int code = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
-        status = code == SQLITE_OK ? ES_STATUS_OK : ES_SQLITE_FAIL(db, code, "cannot commit");
-    }
-    if (!sqlite3_get_autocommit(db)) {
-        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-    }
-    return status;
+static EsStatus set_up_tables(EsSqliteSink *sink) {
+    ES_TRY(create_tables(sink->db));
+    ES_TRY(create_summaries(sink->db, sink->version));
+    ES_TRY(sink->last_round >= 0 ? trim_tables(sink->db, sink->last_round) : ES_STATUS_OK);
+    return sum_up_all(sink);
 }
 
-static EsStatus set_up(sqlite3 *db, const char *path, int64_t last_round) {
-    int64_t version = 0;
-    sqlite3_busy_timeout(db, BUSY_MS);
-    ES_TRY(es_sqlite_schema_version(db, &version));
-    ES_TRY(es_sqlite_check_schema(db, path, version));
+static EsStatus set_up(EsSqliteSink *sink, const char *path) {
+    sqlite3_busy_timeout(sink->db, BUSY_MS);
+    ES_TRY(es_sqlite_schema_version(sink->db, &sink->version));
+    ES_TRY(es_sqlite_check_schema(sink->db, path, sink->version));
     // before anything is written: a damaged file is kept as it was found
-    ES_TRY(last_round >= 0 ? check_pages(db) : ES_STATUS_OK);
-    ES_TRY(set_journal(db));
-    return set_up_tables(db, last_round);
+    ES_TRY(sink->last_round >= 0 ? check_pages(sink->db) : ES_STATUS_OK);
+    ES_TRY(set_journal(sink->db));
+    return in_transaction(sink, set_up_tables);
 }
 
 // Make a new database under another name and put it in place when its tables are there, so that a
 // program killed in between leaves no file rather than one without views.
 static EsStatus create_database(const char *path) {
     char fresh[4096];
-    sqlite3 *db = NULL;
+    EsSqliteSink sink = {.last_round = -1};
     if (snprintf(fresh, sizeof fresh, "%s.new", path) >= (int)sizeof fresh) {
         return ES_FAIL(ARGUMENT, "%.200s...: the path is too long", path);
     }
     unlink(fresh);
     EsStatus status = es_sqlite_open(
-        fresh, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, "", &db);
+        fresh, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, "", &sink.db);
     if (status == ES_STATUS_OK) {
-        sqlite3_exec(db, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF", NULL, NULL,
+        sqlite3_exec(sink.db, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF", NULL, NULL,
                      NULL);
-        status = set_up_tables(db, -1);
+        status = in_transaction(&sink, set_up_tables);
     }
-    sqlite3_close(db);
+    finalize_statements(&sink);
+    sqlite3_close(sink.db);
     if (status == ES_STATUS_OK && rename(fresh, path) != 0) {
         status = ES_FAIL(IO, "%s: cannot be created: %s", path, strerror(errno));
     }
@@ -504,12 +629,14 @@ EsStatus es_sqlite_sink_open(const char *path, int64_t last_round, EsSink *sink)
     void *memory = NULL;
     ES_TRY(es_allocate(sizeof(EsSqliteSink), &memory));
     EsSqliteSink *state = memory;
+    state->last_round = last_round;
     EsStatus status = es_sqlite_open(
         path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, "", &state->db);
     if (status == ES_STATUS_OK) {
-        status = set_up(state->db, path, last_round);
+        status = set_up(state, path);
     }
     if (status != ES_STATUS_OK) {
+        finalize_statements(state);
         sqlite3_close(state->db);
         es_release(state);
         return status;

@@ -54,6 +54,13 @@ EsStatus es_run_query_begin(EsRunDatabase *database, const char *sql, EsRunQuery
     return fail_query();
 }
 
+EsStatus es_run_query_begin_summed(EsRunDatabase *database, const char *select, const char *event,
+                                   int64_t bucket, EsRunQuery **query) {
+    (void)database, (void)select, (void)event, (void)bucket;
+    *query = NULL;
+    return fail_query();
+}
+
 void es_run_query_end(EsRunQuery *query) { ES_ASSERT(query == NULL); }
 
 EsStatus es_run_query_bind_int(EsRunQuery *query, int position, int64_t value) {

@@ -83,6 +83,20 @@ expect_text "steps of a resumed fit" "$(ask fit8 "SELECT total_steps - (SELECT s
     FROM event_round_completed ORDER BY round DESC LIMIT 1")" 0
 (($(ask fit8 "SELECT count(*) FROM seed_metrics WHERE gradient_norm > 0") > 0)) || fail "no seed of a resumed fit is measured"
 
+# --- a run of schema 9, whose database has no summaries: read without them, and summed up when it is resumed ---
+mkdir grow9
+tar -C grow9 -xzf "$fixtures/schema9-grow.tar.gz" || fail "cannot unpack a run of schema 9"
+expect_text "schema of a run" "$(ask grow9 "$schema")" 9
+run 0 report grow9 --out grow9.html
+run 0 grow --resume grow9 --rounds 21 --quiet
+for event in round_completed update_completed episode_outcome; do
+    expect_text "the first 16 rounds of $event" "$(ask grow9 "SELECT n_rows = (SELECT count(*) FROM event_$event WHERE round <= 16) \
+        FROM summary_$event WHERE level = 16")" 1
+done
+expect_text "decisions by round" "$(ask grow9 "SELECT count(DISTINCT first) || ' ' || sum(n_rows) FROM summary_decision_taken \
+    WHERE level = 1")" "21 $(ask grow9 "SELECT count(*) FROM event_decision_taken \
+    WHERE (round, step) IN (SELECT round, step FROM event_env_stepped)")"
+
 # --- a config.ini without recipe keys: a constant learning rate, crops from black borders ---
 # compare_recipes KIND FILE OPTIONS...: of two equal runs one loses its section; a third has the border of today's presets
 compare_recipes() {

@@ -28,4 +28,13 @@ done
 expect_part "the terminal" "$out" "round $rounds of $rounds"
 expect_part "the run in the report" "$(panel_text long/report.html summary)" \
     " accuracy, last round $(ask_percent long "SELECT accuracy FROM rounds ORDER BY round DESC LIMIT 1") "
+# the sums of 512 rounds are those of their rows, and no decision is left out
+expect_text "buckets that are not their rows" "$(ask long "WITH summed AS (SELECT (first - 1) / 512 AS bucket,
+    sum(n_rows) AS n, sum(accuracy_sum) / sum(accuracy_n) AS mean, max(accuracy_max) AS high FROM summary_round_completed
+    GROUP BY 1), direct AS (SELECT (round - 1) / 512 AS bucket, count(*) AS n, avg(accuracy) AS mean, max(accuracy) AS high
+    FROM event_round_completed WHERE round <= (SELECT max(last) FROM summary_round_completed) GROUP BY 1)
+    SELECT (SELECT count(*) FROM direct) - count(*) FROM summed JOIN direct USING (bucket, n, high)
+    WHERE abs(summed.mean - direct.mean) < 1e-9")" 0
+expect_text "decisions" "$(ask long "SELECT sum(n_rows) FROM summary_decision_taken WHERE level = 1")" \
+    "$(ask long "SELECT count(*) FROM event_decision_taken")"
 finish

@@ -1,9 +1,10 @@
-// Parts of views: escapes, numbers for people, scales, gaps in lines, the state of slots at a step,
-// and tables of a real database, in buckets and out of old schemas.
+// Parts of views: the state of slots at a step, and tables of a real database, in buckets and out
+// of old schemas.
 #include <sqlite3.h>
 #include <sys/stat.h>
 
 #include "es_test.h"
+#include "html_text.h"
 #include "telemetry/sample_run.h"
 #include "telemetry/text.h"
 #include "temp_folder.h"
@@ -12,157 +13,6 @@
 #include "view/panels.h"
 #include "view/run_view.h"
 #include "view/watch_frame.h"
-
-// The text as a string, for strstr; good until the next call.
-static const char *string_of(EsText *text) {
-    EXPECT_STATUS(text->status, OK);
-    es_text_add(text, "", 1);
-    return text->bytes;
-}
-
-static void expect_html(const char *foreign, const char *expected) {
-    EsText text = {0};
-    es_html_add(&text, foreign);
-    EXPECT_TEXT(string_of(&text), expected);
-    es_text_destroy(&text);
-}
-
-TEST(foreign_text_is_harmless) {
-    expect_html("plain_name-1 (x)", "plain_name-1 (x)");
-    expect_html("<script>alert('a & \"b\"')</script>",
-                "&lt;script&gt;alert(&#39;a &amp; &quot;b&quot;&#39;)&lt;/script&gt;");
-    expect_html("a\x1b[31m\x07z", "a\xef\xbf\xbd[31m\xef\xbf\xbdz");
-    expect_html("\xe2\x80\xae"
-                "x",
-                "\xef\xbf\xbd"
-                "x"); // right-to-left override
-    expect_html("\xff\xc3", "\xef\xbf\xbd\xef\xbf\xbd");
-    expect_html("gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f");
-    expect_html("back\\slash", "back\\slash");
-    expect_html("", "");
-}
-
-static void expect_number(double value, int n_digits, const char *expected) {
-    EsText text = {0};
-    es_html_number(&text, value, n_digits);
-    EXPECT_TEXT(string_of(&text), expected);
-    es_text_destroy(&text);
-}
-
-TEST(numbers_for_people) {
-    expect_number(0, 4, "0");
-    expect_number(NAN, 4, "\xe2\x80\x93");
-    expect_number(INFINITY, 4, "\xe2\x88\x9e");
-    expect_number(62.4375, 4, "62.44");
-    expect_number(-3.403, 4,
-                  "\xe2\x88\x92"
-                  "3.403");
-    expect_number(12, 4, "12");
-    expect_number(147507.2, 3,
-                  "147\xe2\x80\xaf"
-                  "507");
-    expect_number(1234567, 9,
-                  "1\xe2\x80\xaf"
-                  "234\xe2\x80\xaf"
-                  "567");
-    expect_number(0.0123, 3, "0.0123");
-    expect_number(0.5, 4, "0.500");
-    expect_number(-0.0004, 4,
-                  "\xe2\x88\x92"
-                  "0.0004000");
-    expect_number(-1e-7, 3,
-                  "\xe2\x88\x92"
-                  "1.00e-07");
-    expect_number(1e-7, 3, "1.00e-07");
-    expect_number(1e20, 3, "1.00e+20");
-}
-
-static int count(const char *text, const char *part) {
-    int n = 0;
-    for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) {
-        n++;
-    }
-    return n;
-}
-
-TEST(lines_have_gaps_bands_and_labels) {
-    const double x[] = {1, 2, 3, 4, 5}, y[] = {10, 20, NAN, 40, 50};
-    const double low[] = {5, 15, NAN, 35, 45}, high[] = {15, 25, NAN, 45, 60};
-    const EsSeries series[] = {{.label = "a<b", .x = x, .y = y, .low = low, .high = high, .n = 5},
-                               {.label = "c", .x = x, .y = x, .n = 5, .colour = 1}};
-    EsText text = {0};
-    es_chart_lines(
-        &text,
-        &(EsChart){
-            .title = "Accuracy", .unit = "%", .x_label = "round", .series = series, .n_series = 2});
-    const char *html = string_of(&text);
-    EXPECT(strstr(html, "data-y=\"0 60 208 12\"") != NULL); // round ends around 1 to 60
-    EXPECT(strstr(html, "last: a&lt;b 50, c 5\"") != NULL);
-    EXPECT(strstr(html, "a<b") == NULL);
-    const char *line = strstr(html, "<path class=\"line c0\"");
-    EXPECT(line != NULL && strchr(line, 'M') != NULL);
-    char first[200];
-    snprintf(first, sizeof first, "%.*s", (int)(strchr(line, '>') - line), line);
-    EXPECT_EQ(count(first, "M"), 2);           // the gap
-    EXPECT_EQ(count(html, "class=\"band"), 2); // on both sides of it
-    EXPECT_EQ(count(html, "<li>"), 2);
-    EXPECT(strstr(html, ">round</text>") != NULL);
-    es_text_destroy(&text);
-}
-
-TEST(charts_of_awkward_numbers) {
-    const double x[] = {7}, y[] = {0}, nothing[] = {NAN}, huge[] = {1e300}, none[] = {-0.0};
-    const double *all[] = {y, nothing, huge, none};
-    for (size_t i = 0; i < ES_COUNT_OF(all); i++) {
-        const EsSeries series = {.label = "s", .x = x, .y = all[i], .n = 1};
-        EsText text = {0};
-        es_chart_lines(
-            &text,
-            &(EsChart){
-                .title = "t", .unit = "", .x_label = "round", .series = &series, .n_series = 1});
-        const char *html = string_of(&text);
-        EXPECT(strstr(html, "nan") == NULL && strstr(html, "inf") == NULL);
-        EXPECT_EQ(count(html, "<circle"), all[i] == nothing ? 0 : 1);
-        EXPECT_EQ(strstr(html, "Nothing recorded yet") != NULL, all[i] == nothing);
-        es_text_destroy(&text);
-    }
-    EsText text = {0};
-    es_chart_lines(&text, &(EsChart){.title = "t", .unit = "", .x_label = "round"});
-    EXPECT(strstr(string_of(&text), "Nothing recorded yet") != NULL);
-    es_text_destroy(&text);
-}
-
-// A character takes up to 8.2 of the 480 units of a picture.
-TEST(numbers_behind_bars_stay_in_the_picture) {
-    const EsBar bars[] = {{"total", 0.0561712, NAN, NAN, NULL},
-                          {"noted", 0.0561712, NAN, NAN, "of 12,345"}};
-    for (int i = 0; i < 2; i++) {
-        EsText text = {0};
-        es_chart_bars(&text, "Terms", "", &bars[i], 1);
-        const char *value = strstr(string_of(&text), "class=\"value\" x=\"");
-        EXPECT(value != NULL);
-        EXPECT_CONTAINS(value, "0.05617");
-        EXPECT(strtod(value + strlen("class=\"value\" x=\""), NULL) + 8.2 * (i == 0 ? 7 : 17) <=
-               480);
-        es_text_destroy(&text);
-    }
-}
-
-TEST(bars_of_both_signs) {
-    const EsBar bars[] = {
-        {"more", 10, 8, 12, NULL}, {"less", -5, NAN, NAN, "x"}, {"-", NAN, NAN, NAN, NULL}};
-    EsText text = {0};
-    es_chart_bars(&text, "Terms", "points", bars, 3);
-    const char *html = string_of(&text);
-    EXPECT_EQ(count(html, "class=\"bar\""), 2);
-    EXPECT_EQ(count(html, "class=\"whisker\""), 1);
-    EXPECT(strstr(html, "\xe2\x88\x92"
-                        "5 x<") != NULL);
-    EXPECT(strstr(html, "nan") == NULL && strstr(html, "width=\"-") == NULL);
-    es_text_destroy(&text);
-}
-
-// --- slots ---
 
 TEST(slots_are_in_the_order_of_the_host) {
     EsPicture picture = {.n_slots = 0};
@@ -228,6 +78,16 @@ static EsRunView *open_sample(const char *folder, int n_rounds) {
     return view;
 }
 
+// Changes the database of a run.
+static void change(const char *folder, const char *sql) {
+    char path[4200];
+    sqlite3 *db = NULL;
+    snprintf(path, sizeof path, "%s/run.db", folder);
+    EXPECT_EQ(sqlite3_open(path, &db), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
 TEST(curves_in_buckets) {
     const char *folder = temp_path("run");
     EsRunView *view = open_sample(folder, 100);
@@ -246,6 +106,145 @@ TEST(curves_in_buckets) {
     es_run_view_close(view);
 }
 
+// The tables of a run hold the same numbers, up to the order in which they were added.
+static void expect_same(const json_t *a, const json_t *b) {
+    const char *column;
+    json_t *cells;
+    EXPECT_EQ(es_table_n_rows(a), es_table_n_rows(b));
+    EXPECT_EQ((int)json_object_size(a), (int)json_object_size(b));
+    json_object_foreach((json_t *)b, column, cells) {
+        for (int i = 0; i < (int)json_array_size(cells); i++) {
+            double x = es_column_real(a, column, i), y = es_column_real(b, column, i);
+            if (!(isnan(x) && isnan(y)) && !(fabs(x - y) <= 1e-9 * (1 + fabs(y)))) {
+                ES_TEST_FAIL("%s, row %d: %.17g, expected %.17g", column, i, x, y);
+            }
+        }
+    }
+}
+
+TEST(curves_are_the_same_without_summaries) {
+    static const char *const names[] = {"curves", "utilisation", "episodes", "updates", "proofs"};
+    const char *folder = temp_path("run");
+    const EsViewQuestion question = {.n_points = 30}; // 32 rounds each
+    json_t *summed[ES_COUNT_OF(names)], *table = NULL;
+    EsRunView *view = open_sample(folder, 700);
+    for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
+        EXPECT_STATUS(es_run_view_read(view, names[i], &question, &summed[i]), OK);
+    }
+    EXPECT_EQ(es_table_n_rows(summed[0]), 22);
+    es_run_view_close(view);
+    change(folder, "DROP TABLE summary_round_completed; DROP TABLE summary_update_completed;\n"
+                   "DROP TABLE summary_episode_outcome; DROP TABLE summary_proof_round");
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
+        EXPECT_STATUS(es_run_view_read(view, names[i], &question, &table), OK);
+        expect_same(summed[i], table);
+        json_decref(summed[i]);
+        json_decref(table);
+    }
+    es_run_view_close(view);
+}
+
+// The summaries, and not the rows, are what long curves are read from.
+TEST(curves_are_read_from_summaries) {
+    const char *folder = temp_path("run");
+    json_t *table = NULL;
+    es_run_view_close(open_sample(folder, 700));
+    change(folder, "UPDATE event_round_completed SET accuracy = -1 WHERE round <= 688");
+    EsRunView *view = NULL;
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_run_view_read(view, "curves", &(EsViewQuestion){.n_points = 30}, &table), OK);
+    EXPECT_NEAR(es_column_real(table, "accuracy", 0), 50.5 + 2 * 16.5, 1e-9);
+    json_decref(table);
+    // by eight rounds there are few rows: those are read
+    EXPECT_STATUS(es_run_view_read(view, "curves", &(EsViewQuestion){.n_points = 100}, &table), OK);
+    EXPECT_NEAR(es_column_real(table, "accuracy", 0), -1, 1e-9);
+    json_decref(table);
+    es_run_view_close(view);
+}
+
+// Every decision on the stride counts, not those of some rounds.
+TEST(shares_of_operations_are_of_all_rounds) {
+    const char *folder = temp_path("run");
+    char path[4200];
+    EsSink sink;
+    EsRunView *view = NULL;
+    json_t *table = NULL;
+    double n = 0;
+    EXPECT_EQ(mkdir(folder, 0777), 0);
+    snprintf(path, sizeof path, "%s/run.db", folder);
+    EXPECT_STATUS(es_sqlite_sink_open(path, -1, &sink), OK);
+    EXPECT_STATUS(send_start(&sink), OK);
+    for (int64_t round = 1; round <= 100; round++) {
+        EXPECT_STATUS(send_missing(&sink, ES_EVENT_ENV_STEPPED, (EsEventTime){round, 0}), OK);
+        EXPECT_STATUS(send_round(&sink, round), OK);
+    }
+    EXPECT_STATUS(sink.flush(sink.state), OK);
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_run_view_read(view, "actions", &(EsViewQuestion){.n_points = 30}, &table), OK);
+    for (int i = 0; i < es_table_n_rows(table); i++) {
+        n += es_column_real(table, "n", i);
+    }
+    EXPECT_EQ((int)n, 200); // two environments, the first step of each round
+    EXPECT_EQ((int)es_column_real(table, "round", es_table_n_rows(table) - 1), 100);
+    json_decref(table);
+    es_run_view_close(view);
+    sink.close(sink.state);
+}
+
+// Of more records of an episode than a table holds there are the newest, and the panel says so.
+TEST(a_full_table_says_so) {
+    const char *folder = temp_path("run");
+    es_run_view_close(open_sample(folder, 1));
+    change(folder,
+           "WITH RECURSIVE many(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM many WHERE\n"
+           "  i < 20010) INSERT INTO event_seed_stage_changed (sequence, row, round, step,\n"
+           "  env, slot, seed_id, to_stage) SELECT 1000 + i, 0, 1, i, 0, 'r0c1', 'a1',\n"
+           "  'TRAINING' FROM many");
+    EsRunView *view = NULL;
+    json_t *table = NULL;
+    EsText text = {0};
+    const EsViewQuestion question = {.round = 1};
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_run_view_read(view, "stages", &question, &table), OK);
+    EXPECT_EQ(es_table_n_rows(table), ES_TABLE_MAX_ROWS);
+    EXPECT_EQ((int)es_column_real(table, "step", ES_TABLE_MAX_ROWS - 1), 20010);
+    json_decref(table);
+    const EsPanelInput input = {&view, 1, question, -1};
+    EXPECT_STATUS(es_panel_draw(es_panel_find("network"), &input, &text), OK);
+    EXPECT(strstr(string_of(&text),
+                  "more than is shown: of the changes of stage the newest 20000") != NULL);
+    es_text_destroy(&text);
+    es_run_view_close(view);
+}
+
+// The rails' percentiles are of so many epochs, and say it.
+TEST(epochs_of_a_long_fit) {
+    const char *folder = temp_path("run");
+    es_run_view_close(open_sample(folder, 3));
+    change(folder, "UPDATE event_run_started SET kind = 'fit'; DELETE FROM event_metric;\n"
+                   "WITH RECURSIVE many(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM many WHERE\n"
+                   "  i < 2500) INSERT INTO event_metric (sequence, row, round, name, value)\n"
+                   "  SELECT 1000 + i, 0, i, 'tolaria.training.latency_ms', i FROM many;\n"
+                   "INSERT INTO event_metric (sequence, row, round, name, value) VALUES\n"
+                   "  (9000, 0, 2500, 'tolaria.hook.latency_ms', 7.5)");
+    EsRunView *view = NULL;
+    json_t *table = NULL;
+    EsText text = {0};
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_run_view_read(view, "epochs", &(EsViewQuestion){0}, &table), OK);
+    EXPECT_EQ(es_table_n_rows(table), 2000);
+    EXPECT_EQ((int)es_column_real(table, "latency_ms", 0), 501);
+    EXPECT_NEAR(es_column_real(table, "hook_ms", 1999), 7.5, 0);
+    EXPECT(isnan(es_column_real(table, "hook_ms", 1998)));
+    json_decref(table);
+    const EsPanelInput input = {&view, 1, {0}, -1};
+    EXPECT_STATUS(es_panel_draw(es_panel_find("rails"), &input, &text), OK);
+    EXPECT(strstr(string_of(&text), "of the newest 2000 epochs") != NULL);
+    es_text_destroy(&text);
+    es_run_view_close(view);
+}
+
 TEST(every_table_can_be_read) {
     const char *folder = temp_path("run");
     EsRunView *view = open_sample(folder, 3);
@@ -261,16 +260,6 @@ TEST(every_table_can_be_read) {
         json_decref(table);
     }
     es_run_view_close(view);
-}
-
-// Changes the database of a run.
-static void change(const char *folder, const char *sql) {
-    char path[4200];
-    sqlite3 *db = NULL;
-    snprintf(path, sizeof path, "%s/run.db", folder);
-    EXPECT_EQ(sqlite3_open(path, &db), SQLITE_OK);
-    EXPECT_EQ(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-    sqlite3_close(db);
 }
 
 // The first line of a frame that contains `part`; "" when there is none.
@@ -300,6 +289,20 @@ TEST(a_frame_ends_at_its_round) {
     position.round = 4;
     EXPECT_STATUS(es_watch_frame_draw(&frame, view, &position, 80, 0), OK);
     EXPECT(strstr(line_with(&frame, "accuracy  "), "58.50 %") != NULL);
+    es_run_view_close(view);
+    // of a long run the number of its last round, not the mean of the last bucket, and all its bars
+    es_run_view_close(open_sample(temp_path("long"), 700));
+    EXPECT_STATUS(es_run_view_open(temp_path("long"), &view), OK);
+    position = (EsWatchPosition){.env = -1};
+    EXPECT_STATUS(es_watch_frame_draw(&frame, view, &position, 80, 0), OK);
+    EXPECT(line_with(&frame, "Curves, newest round and means of 8 rounds")[0] != '\0');
+    const char *curve = strstr(line_with(&frame, "accuracy  "), "1450.50 %");
+    EXPECT(curve != NULL);
+    EXPECT(curve != NULL && strlen(curve + 10) == 57); // as wide as the terminal
+    es_run_view_close(view);
+    position.round = 4;
+    EXPECT_STATUS(es_run_view_open(folder, &view), OK);
+    EXPECT_STATUS(es_watch_frame_draw(&frame, view, &position, 80, 0), OK);
     es_run_view_close(view);
     // an old frame says so, once, and shows nothing that commands the terminal
     es_watch_frame_mark_old(&frame, "gone\x1b[31m");
@@ -480,9 +483,9 @@ TEST(a_mean_over_seeds_of_different_length) {
     // runs of one seed are two lines
     EXPECT_EQ(draw_two(folders[0], folders[1], &n_points, &n_changes, &last_x), 2);
     change(folders[1], "UPDATE event_run_started SET seed = seed + 1");
-    // buckets of five and of three rounds: the mean is 70 as long as both go on, then 50
+    // buckets of eight and of four rounds: the mean is 70 as long as both go on, then 50
     EXPECT_EQ(draw_two(folders[0], folders[1], &n_points, &n_changes, &last_x), 1);
-    EXPECT_EQ(n_points, 200);
+    EXPECT_EQ(n_points, 125);
     EXPECT_EQ(n_changes, 1);
     EXPECT(last_x >= 1000);
 }
@@ -719,13 +722,13 @@ TEST(utilisation_is_missing_in_earlier_schemas) {
     EXPECT_NEAR(es_column_real(table, "utilisation", 2), 87.5, 1e-12);
     json_decref(table);
     EXPECT_STATUS(es_watch_frame_draw(&frame, view, &(EsWatchPosition){.env = -1}, 80, 0), OK);
-    EXPECT_CONTAINS(line_with(&frame, "s a round"), "88 % busy");
+    EXPECT_CONTAINS(line_with(&frame, "s per round"), "88 % busy");
     es_run_view_close(view);
     change(folder,
            "DROP VIEW throughput; ALTER TABLE event_round_completed DROP COLUMN utilisation");
     EXPECT_STATUS(es_run_view_open(folder, &view), OK);
     EXPECT_STATUS(es_watch_frame_draw(&frame, view, &(EsWatchPosition){.env = -1}, 80, 0), OK);
-    EXPECT(strstr(line_with(&frame, "s a round"), "busy") == NULL);
-    EXPECT(line_with(&frame, "s a round")[0] != '\0');
+    EXPECT(strstr(line_with(&frame, "s per round"), "busy") == NULL);
+    EXPECT(line_with(&frame, "s per round")[0] != '\0');
     es_run_view_close(view);
 }

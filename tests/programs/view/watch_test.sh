@@ -27,6 +27,9 @@ for name in grown fit proofs hosts; do
 done
 run 0 watch fit
 expect_part "rails" "$out" "tolaria.epoch_budget_exceeded"
+expect_part "a fit has epochs" "$out" "epoch 6 of 6"
+expect_part "a fit has candidates" "$out" "Candidates: validation accuracy, %"
+[[ $out != *nan* ]] || fail "a number that is none: $(grep nan <<< "$out")"
 run 0 watch proofs
 best=$(ask proofs "SELECT predicate || ' ' || printf('%.1f %% of %d', sum(n_proved) * 100.0 / sum(n_asked), sum(n_asked))
     FROM proof_predicates WHERE label = 1 GROUP BY predicate ORDER BY sum(n_proved) * 1.0 / sum(n_asked) DESC, sum(n_asked) DESC, predicate LIMIT 1")

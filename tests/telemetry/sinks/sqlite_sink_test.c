@@ -79,7 +79,7 @@ TEST(every_type_has_a_table_with_its_columns) {
     }
     EXPECT_TEXT(ask(db, "SELECT step FROM event_run_started"), "NULL");
     EXPECT_TEXT(ask(db, "SELECT step FROM event_run_ended"), "0");
-    EXPECT_TEXT(ask(db, "SELECT value FROM meta WHERE key = 'schema_version'"), "9");
+    EXPECT_TEXT(ask(db, "SELECT value FROM meta WHERE key = 'schema_version'"), "10");
     EXPECT_TEXT(ask(db, "SELECT value FROM meta WHERE key = 'program_version'"), ES_VERSION);
     EXPECT_TEXT(ask(db, "PRAGMA journal_mode"), "wal");
     sqlite3_close(db);
@@ -292,7 +292,7 @@ TEST(a_later_schema_version_is_refused) {
     execute(db, "UPDATE meta SET value = 99 WHERE key = 'schema_version'");
     sqlite3_close(db);
     EXPECT_STATUS(es_sqlite_sink_open(path, 0, &sink), CONFIG);
-    EXPECT_CONTAINS(es_status_detail(), "run.db has schema 99; this program writes schema 9");
+    EXPECT_CONTAINS(es_status_detail(), "run.db has schema 99; this program writes schema 10");
     EXPECT_TEXT(sink.name, "untouched");
     EXPECT_TEXT(ask_file(path, "SELECT max(round) FROM event_metric"), "2");
 }
@@ -317,7 +317,7 @@ TEST(an_earlier_schema_is_brought_up) {
     EXPECT(strcmp(n_rows, "0") != 0);
     REQUIRE_OK(es_sqlite_sink_open(path, 2, &sink));
     sink.close(sink.state);
-    EXPECT_TEXT(ask_file(path, "SELECT value FROM meta WHERE key = 'schema_version'"), "9");
+    EXPECT_TEXT(ask_file(path, "SELECT value FROM meta WHERE key = 'schema_version'"), "10");
     EXPECT_TEXT(ask_file(path, "SELECT count(*) FROM event_plans_measured"), "0");
     EXPECT_TEXT(ask_file(path, "SELECT count(accuracy) FROM event_round_completed"), "0");
     EXPECT_TEXT(ask_file(path, "SELECT count(*) = 2 FROM rounds"), "1");
