@@ -37,7 +37,7 @@ typedef struct EsGrowthRange {
 typedef struct EsGrowthMap {
     EsGrowthRange host, state;
     EsGrowthRange gate[ES_SLOTS_MAX];
-    EsGrowthRange seed[ES_SLOTS_MAX][ES_BLUEPRINT_COUNT];
+    EsGrowthRange seed[ES_SLOTS_MAX][ES_BLUEPRINT_END]; // empty where it does not fit
 } EsGrowthMap;
 
 // A stretch of a row that one block serves; it lies in one section.
@@ -160,6 +160,11 @@ void es_growth_cuda_fill_trials(const EsGrowthArrays *arrays, EsStream *stream, 
 // episode.
 void es_growth_cuda_update(const EsGrowthArrays *arrays, const int32_t *update, EsStream *stream,
                            int is_measured);
+
+// slot_table_cuda.cu: what a pass of n_images has given n trials, into their results of all passes:
+// mean losses times n_images, and counts; adds: to what is there.
+void es_growth_cuda_add_pass(EsStream *stream, const EsFusedResults *pass,
+                             const EsFusedResults *results, int64_t n, int64_t n_images, int adds);
 
 // slot_table_cuda.cu: means over the batches of the step, and its trials as accuracies.
 void es_growth_cuda_results(const EsGrowthArrays *arrays, EsStream *stream);

@@ -3,6 +3,7 @@
 #include "growth/engine/growth.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -50,7 +51,7 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
     const EsHostSpec *host = &options->host;
     ES_TRY(es_host_check(host));
     ES_TRY(es_recipe_check(&options->recipe, device));
-    ES_TRY(es_growth_check_dataset(host, dataset, device));
+    ES_TRY(es_growth_check_dataset(host, dataset));
     if (options->n_slots < 1 || options->n_slots > ES_SLOTS_MAX || options->n_envs < 1 ||
         options->step_batches < 1 || options->gradient_stride < 1 || options->plan_capacity < 8) {
         return ES_FAIL(ARGUMENT,
@@ -150,7 +151,27 @@ EsStatus es_growth_check_host(const EsHostSpec *host, const EsSlot *slots, int n
     }
     memcpy(model.slots, slots, sizeof *slots * (size_t)n_slots);
     ES_TRY(es_growth_layout_create(&model));
-    return es_fused_step_check(&model, device, precision);
+    int is_fused = 0;
+    char not_fused[256];
+    return es_growth_choose_executor(&model, device, precision, 0, &is_fused, not_fused);
+}
+
+EsStatus es_growth_choose_executor(const EsGrowthModel *model, const EsDevice *device,
+                                   EsDtype precision, int is_generic, int *is_fused,
+                                   char not_fused[256]) {
+    *is_fused = 0;
+    snprintf(not_fused, 256, "not fused, as was asked for");
+    if (!is_generic) {
+        EsStatus status = es_fused_step_check(model, device, precision);
+        *is_fused = status == ES_STATUS_OK;
+        snprintf(not_fused, 256, *is_fused ? "" : "not fused, which is slower: %.220s",
+                 es_status_detail());
+        ES_TRY(status == ES_STATUS_UNSUPPORTED ? ES_STATUS_OK : status);
+    }
+    return !*is_fused && precision == ES_DTYPE_F16
+               ? ES_FAIL(UNSUPPORTED, "%s; float16 runs fused alone: choose bfloat16 or off (f32)",
+                         not_fused)
+               : ES_STATUS_OK;
 }
 
 static EsStatus create_model(EsGrowth *growth, const EsDataset *dataset) {
@@ -296,6 +317,7 @@ static EsStatus create_on_cpu(EsGrowth *growth) {
                                   .store = growth->store,
                                   .evaluated = growth->evaluated,
                                   .episode = &growth->episode,
+                                  .precision = growth->options.precision,
                                   .mode = growth->options.mode,
                                   .capacity = growth->options.plan_capacity};
     ES_TRY(create_cpu_arrays(growth));

@@ -43,6 +43,7 @@ typedef struct EsGrowthOptions {
     int is_paired;     // all environments are in the first one's episode: the same initial
                        // weights, batches and seeds, so that decisions alone tell them apart
     EsCompileMode mode;
+    int is_generic; // CUDA: plans of single operations, also where the fused step runs the host
     int plan_capacity;
     float host_learning_rate, seed_learning_rate;
     EsRecipe recipe;
@@ -191,10 +192,16 @@ int64_t es_growth_episode(const EsGrowth *growth, int64_t env);
 // Bytes of the weights of all hosts, with gradients, momentum, statistics, snapshots and averages.
 size_t es_growth_weight_bytes(const EsGrowth *growth);
 
-// Returns whether such a host can grow on the device, before there is anything else: UNSUPPORTED
-// says why not. A CPU takes every host.
+// Returns whether such a host can grow on the device in this precision, before there is anything
+// else: UNSUPPORTED says why not. In f32 every device takes every host.
 EsStatus es_growth_check_host(const EsHostSpec *host, const EsSlot *slots, int n_slots,
                               const EsDevice *device, EsDtype precision);
+
+// What runs the hosts of a model on a CUDA device: fused kernels, or plans of single operations and
+// then why. UNSUPPORTED in float16, which plans have not.
+EsStatus es_growth_choose_executor(const EsGrowthModel *model, const EsDevice *device,
+                                   EsDtype precision, int is_generic, int *is_fused,
+                                   char not_fused[256]);
 
 const EsGrowthModel *es_growth_model(const EsGrowth *growth);
 EsStore *es_growth_store(EsGrowth *growth);

@@ -207,7 +207,7 @@ EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDat
     *trainer_out = NULL;
     ES_TRY(es_host_check(&options->host));
     ES_TRY(es_recipe_check(&options->recipe, device));
-    ES_TRY(es_growth_check_dataset(&options->host, dataset, device));
+    ES_TRY(es_growth_check_dataset(&options->host, dataset));
     EsHostTrainer *t = NULL;
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate(sizeof *t, (void **)&t));

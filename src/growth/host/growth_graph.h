@@ -55,9 +55,8 @@ EsGrowthInputs es_growth_inputs(const EsDataset *dataset);
 // Options to gather batches with: augmentation by the recipe, NULL: none. Rows have none either.
 EsGatherOptions es_growth_gather(const EsDataset *dataset, const EsRecipe *recipe, uint64_t seed);
 
-// INPUT when the host does not take the data set; UNSUPPORTED for rows on anything but a CPU.
-EsStatus es_growth_check_dataset(const EsHostSpec *host, const EsDataset *dataset,
-                                 const EsDevice *device);
+// INPUT when the host does not take the data set.
+EsStatus es_growth_check_dataset(const EsHostSpec *host, const EsDataset *dataset);
 
 // Assignment of training images to batches.
 EsSampleOrder es_growth_order(const EsGrowthModel *model);

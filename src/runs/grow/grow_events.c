@@ -656,14 +656,15 @@ static void emit_plans(const EsGrowMoment *moment, const EsEpisodeRunner *runner
         row.n_fallbacks = plans.n_plain;
         row.fallback = plans.fallback[0] != '\0' ? plans.fallback : NULL;
     } else {
-        const char *fallback =
-            decisions->fallback[0] != '\0' ? decisions->fallback : device.fallback;
+        // hosts that do not run fused cost more than a decision that is not captured
+        int is_of_growth = !device.is_fused || decisions->fallback[0] == '\0';
+        const char *fallback = is_of_growth ? device.fallback : decisions->fallback;
         row.n_captures = device.n_captures + decisions->n_captures;
         row.n_replays = device.n_replays + decisions->n_replays;
         row.n_fallbacks = device.n_fallbacks + decisions->n_fallbacks;
         row.capture_ms = device.capture_ms + decisions->capture_ms;
         row.fallback = fallback[0] != '\0' ? fallback : NULL;
-        row.fused_bytes = (int64_t)device.fused_bytes;
+        row.fused_bytes = device.is_fused ? (int64_t)device.executor_bytes : ES_MISSING_INT;
     }
     es_emit_plans_measured(moment->hub, moment->time, &row, 1);
 }
