@@ -14,6 +14,7 @@ static EsStatus create(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     EsFusedOptions options = {.model = &growth->model,
                               .store = growth->store,
+                              .evaluated = growth->evaluated,
                               .images = d->images,
                               .labels = d->labels,
                               .episode = growth->episode,

@@ -93,9 +93,15 @@ typedef struct EsGrowthArrays {
     // weights
     float *parameters, *gradients, *momentum, *saved_parameters; // [E, P]
     float *states, *saved_states;                                // [E, n_states]
-    int32_t *episode;                                            // [E]
+    // averaged weights, as they lie in an EsGrowthAverage; NULL without
+    float *average, *average_states, *saved_average, *saved_average_states;
+    int32_t *average_updates; // [E, parts]
+    float *average_share;     // [E, parts]: of this batch; -1: stays
+    float average_decay;      // 0 = no average
+    int32_t *episode;         // [E]
     EsGrowthSgd rates;
     EsLearningRateSchedule schedule; // of both learning rates; 0 updates: they stay
+    const float *epoch_share;        // [steps of an episode]: of both, by the step; NULL: 1
     int32_t is_nesterov;
     // the small state, and the arrays reported with it
     EsGrowthState state;

@@ -126,6 +126,7 @@ static void take_training(EsGrowthArrays *arrays, Cursor *at) {
     arrays->rates.momentum = take(at, n, sizeof(float));
     arrays->rates.host_decay = take(at, n, sizeof(float));
     arrays->rates.clip = take(at, n, sizeof(float));
+    arrays->average_share = take(at, n * ES_GROWTH_PARTS(arrays->n_slots), sizeof(float));
 }
 
 static void take_trials(EsGrowthArrays *arrays, int64_t max_trials, Cursor *at) {
@@ -335,8 +336,14 @@ static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Offsets of the tables, each as large as this model can need: settings, then these.
 typedef struct TableOffsets {
-    size_t map, spans, chunks, places, pieces, first_piece, bytes;
+    size_t map, spans, chunks, places, pieces, first_piece, epoch_share, bytes;
 } TableOffsets;
+
+// Epochs with a share of the learning rate of their own.
+static int64_t count_epochs(const EsGrowth *growth) {
+    int has_steps = growth->options.recipe.decay == ES_DECAY_STEP;
+    return has_steps ? growth->options.settings.episode_steps : 0;
+}
 
 static TableOffsets measure(const EsGrowth *growth) {
     const EsGrowthLayout *layout = &growth->model.layout;
@@ -354,7 +361,8 @@ static TableOffsets measure(const EsGrowth *growth) {
     offsets.places = offsets.chunks + aligned(n_chunks * sizeof(EsGrowthChunk));
     offsets.pieces = offsets.places + aligned(n_places * sizeof(EsGrowthPlace));
     offsets.first_piece = offsets.pieces + aligned(n_pieces * sizeof(EsGrowthPiece));
-    offsets.bytes = offsets.first_piece + aligned(n_places * sizeof(int32_t));
+    offsets.epoch_share = offsets.first_piece + aligned(n_places * sizeof(int32_t));
+    offsets.bytes = offsets.epoch_share + aligned((size_t)count_epochs(growth) * sizeof(float));
     return offsets;
 }
 
@@ -367,6 +375,9 @@ static void bind_tables(EsGrowthOnDevice *d, const Tables *tables, const TableOf
     d->arrays.places = (const EsGrowthPlace *)(void *)(block + offsets->places);
     d->arrays.pieces = (const EsGrowthPiece *)(void *)(block + offsets->pieces);
     d->arrays.first_piece = (const int32_t *)(void *)(block + offsets->first_piece);
+    if (count_epochs(tables->growth) > 0) {
+        d->arrays.epoch_share = (const float *)(void *)(block + offsets->epoch_share);
+    }
     d->arrays.n_pieces = tables->n_pieces;
     d->arrays.groups = tables->groups;
     d->arrays.n_chunks = tables->n_chunks;
@@ -393,6 +404,10 @@ static EsStatus create_tables(EsGrowth *growth) {
     list_chunks(&tables);
     list_places(&tables);
     list_pieces(&tables);
+    for (int64_t step = 0; step < count_epochs(growth); step++) {
+        float share = es_recipe_epoch_share(&growth->options.recipe, step);
+        memcpy(block + offsets.epoch_share + (size_t)step * sizeof share, &share, sizeof share);
+    }
     ES_TRY_GOTO(es_device_allocate(growth->device, offsets.bytes, &d->tables));
     ES_TRY_GOTO(es_stream_copy(growth->stream, d->tables, block, offsets.bytes, ES_COPY_TO_DEVICE));
     ES_TRY_GOTO(es_stream_synchronize(growth->stream));
@@ -431,6 +446,15 @@ static void fill_arrays(EsGrowth *growth) {
     arrays->saved_parameters = growth->saved_parameters.data;
     arrays->saved_states = growth->saved_states.data;
     arrays->episode = growth->episode.data;
+    const EsGrowthAverage *average = &growth->average;
+    if (average->store != NULL) {
+        arrays->average_decay = options->recipe.average;
+        arrays->average = average->store->parameters.data;
+        arrays->average_states = average->store->states.data;
+        arrays->saved_average = average->saved_parameters.data;
+        arrays->saved_average_states = average->saved_states.data;
+        arrays->average_updates = average->n_updates.data;
+    }
     d->max_trials = options->n_envs * arrays->max_patterns;
 }
 

@@ -1,5 +1,5 @@
-// What runs the hosts of growth on a GPU: forward, loss and backward of a batch in every
-// environment, and evaluations. One is chosen when growth is created: the fused step where it can
+// The executor of growth's hosts on a GPU: forward, loss and backward of a batch in every
+// environment, and evaluations. It is chosen when growth is created: the fused step where it can
 // run the host, else the planned step. All else of a step (growth_device.c) reads only the
 // gradients in the store, and losses and counts in device memory, which every executor leaves.
 //

@@ -39,11 +39,11 @@ typedef struct EsReadback {
     int has_times;
 } EsReadback;
 
-// Where the CPU finds the small state that the work queued last starts from.
+// The place where the CPU finds the small state that the work queued last starts from.
 typedef enum EsGrowthAhead {
     ES_GROWTH_AHEAD_FRESH,    // an episode was queued: hosts without seeds
     ES_GROWTH_AHEAD_MIRROR,   // the mirror has gone through the same
-    ES_GROWTH_AHEAD_DECIDED,  // a decision was queued: nowhere yet
+    ES_GROWTH_AHEAD_DECIDED,  // a decision was queued: there is none yet
     ES_GROWTH_AHEAD_REPORTED, // likewise; its outcome is kept on the device
     ES_GROWTH_AHEAD_COPY      // in the packed copy that was queued last
 } EsGrowthAhead;

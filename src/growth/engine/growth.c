@@ -90,7 +90,7 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
     return ES_STATUS_OK;
 }
 
-EsDtype es_growth_auto_precision(const EsDeviceInfo *device) {
+EsDtype es_growth_device_precision(const EsDeviceInfo *device) {
     if (device->kind == ES_DEVICE_CPU) {
         return ES_DTYPE_F32;
     }
@@ -143,17 +143,23 @@ static void fill_settings(EsGrowth *growth) {
     }
 }
 
-EsStatus es_growth_check_host(const EsHostSpec *host, const EsSlot *slots, int n_slots,
-                              const EsDevice *device, EsDtype precision) {
+EsStatus es_growth_check_fused(const EsHostSpec *host, const EsSlot *slots, int n_slots,
+                               const EsDevice *device, EsDtype precision) {
     EsGrowthModel model = {.host = *host, .n_slots = n_slots, .n_envs = 1};
     if (es_device_info(device)->kind == ES_DEVICE_CPU) {
         return ES_STATUS_OK;
     }
     memcpy(model.slots, slots, sizeof *slots * (size_t)n_slots);
     ES_TRY(es_growth_layout_create(&model));
-    int is_fused = 0;
-    char not_fused[256];
-    return es_growth_choose_executor(&model, device, precision, 0, &is_fused, not_fused);
+    return es_fused_step_check(&model, device, precision);
+}
+
+EsDtype es_growth_auto_precision(const EsHostSpec *host, const EsSlot *slots, int n_slots,
+                                 const EsDevice *device) {
+    EsDtype precision = es_growth_device_precision(es_device_info(device));
+    int is_refused = precision == ES_DTYPE_F16 &&
+                     es_growth_check_fused(host, slots, n_slots, device, precision) != ES_STATUS_OK;
+    return host->kind == ES_HOST_DENSE || is_refused ? ES_DTYPE_F32 : precision;
 }
 
 EsStatus es_growth_choose_executor(const EsGrowthModel *model, const EsDevice *device,
@@ -794,11 +800,27 @@ static EsStatus append_slab(EsGrowth *growth, EsStateHash *hash, const EsTensor 
     return ES_STATUS_OK;
 }
 
+static EsStatus append_device_counts(EsGrowth *growth, EsStateHash *hash, const EsTensor *counts) {
+    size_t bytes = es_tensor_bytes(counts);
+    void *copy = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_allocate(bytes, &copy));
+    ES_TRY_GOTO(es_stream_copy(growth->stream, copy, counts->data, bytes, ES_COPY_TO_HOST));
+    ES_TRY_GOTO(es_stream_synchronize(growth->stream));
+    es_state_hash_append_bytes(hash, copy, bytes);
+done:
+    es_release(copy);
+    return status;
+}
+
 static EsStatus append_counts(EsGrowth *growth, EsStateHash *hash, const EsTensor *counts) {
-    size_t row_bytes = es_tensor_bytes(counts) / (size_t)growth->options.n_envs;
-    EsRankColumn column = {counts->data, row_bytes};
+    size_t bytes = es_tensor_bytes(counts);
+    EsRankColumn column = {counts->data, bytes / (size_t)growth->options.n_envs};
+    if (growth->on_device != NULL) {
+        return append_device_counts(growth, hash, counts);
+    }
     ES_TRY(es_ranks_gather(growth->options.ranks, "counts", growth->options.n_envs, &column, 1));
-    es_state_hash_append_bytes(hash, counts->data, es_tensor_bytes(counts));
+    es_state_hash_append_bytes(hash, counts->data, bytes);
     return ES_STATUS_OK;
 }
 
@@ -827,6 +849,22 @@ EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash) {
 
 EsGrowthPlansReport es_growth_plans(const EsGrowth *growth) {
     return growth->plans == NULL ? (EsGrowthPlansReport){0} : es_growth_plans_report(growth->plans);
+}
+
+int es_growth_is_fused(const EsGrowth *growth) { return es_growth_device_report(growth).is_fused; }
+
+const char *es_growth_executor(const EsGrowth *growth, char text[ES_EXECUTOR_BYTES]) {
+    if (growth->on_device != NULL) {
+        EsGrowthDeviceReport report = es_growth_device_report(growth);
+        snprintf(text, ES_EXECUTOR_BYTES, "%s%s",
+                 report.is_fused ? "fused kernels" : "plans of single operations: ",
+                 report.is_fused ? "" : report.fallback);
+        return text;
+    }
+    EsGrowthPlansReport plans = es_growth_plans(growth);
+    snprintf(text, ES_EXECUTOR_BYTES, "%s%s",
+             plans.fallback[0] == '\0' ? "vector engine" : "single operations: ", plans.fallback);
+    return text;
 }
 
 EsGrowthTimes es_growth_times(const EsGrowth *growth) { return growth->times; }

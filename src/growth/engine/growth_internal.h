@@ -38,13 +38,6 @@ typedef struct EsGrowthTrial {
     int64_t n_correct, n_invalid;
 } EsGrowthTrial;
 
-// Parts of an environment's parameters that begin at different moments: the host, then of each slot
-// the gate network and the seed.
-#define ES_GROWTH_HOST           0
-#define ES_GROWTH_GATE(slot)     (1 + 2 * (slot))
-#define ES_GROWTH_SEED(slot)     (2 + 2 * (slot))
-#define ES_GROWTH_PARTS(n_slots) (1 + 2 * (n_slots))
-
 // Averaged weights of all environments (recipe.average); all zero without.
 typedef struct EsGrowthAverage {
     EsStore *store;                          // owned: the averages of parameters and states

@@ -99,10 +99,11 @@ static EsStatus list_spans(const EsGrowthPlans *plans, EsGrowthPlan *plan) {
     return ES_STATUS_OK;
 }
 
-// Keeps why the vector engine does not run a plan.
+// Keeps why the vector engine of a CPU does not run a plan.
 static void note_executor(EsGrowthPlans *plans, const EsPlan *plan) {
     EsPlanReport report = es_plan_report(plan);
-    if (!report.uses_lanes) {
+    int is_cpu = es_device_info(plans->options.store->device)->kind == ES_DEVICE_CPU;
+    if (is_cpu && !report.uses_lanes) {
         snprintf(plans->report.fallback, sizeof plans->report.fallback, "%s",
                  report.fallback[0] != '\0' ? report.fallback : "as was asked for");
     }

@@ -27,6 +27,13 @@ typedef struct EsGrowthLayout {
     int64_t n_parameters, n_states; // of an environment in all
 } EsGrowthLayout;
 
+// Parts of an environment's parameters that begin at different moments: the host, then of each slot
+// the gate network and the seed.
+#define ES_GROWTH_HOST           0
+#define ES_GROWTH_GATE(slot)     (1 + 2 * (slot))
+#define ES_GROWTH_SEED(slot)     (2 + 2 * (slot))
+#define ES_GROWTH_PARTS(n_slots) (1 + 2 * (n_slots))
+
 // Properties common to all graphs of a run; everything is borrowed.
 typedef struct EsGrowthModel {
     EsHostSpec host;

@@ -629,8 +629,8 @@ static void emit_shapley(EsGrowEvents *events, const EsGrowMoment *moment) {
     es_emit_contribution_measured(moment->hub, moment->time, events->contributed, n_rows);
 }
 
-// Reports the cost of preparation and the execution of steps: plans on the CPU, captures of growth
-// and of decisions on a GPU.
+// Reports the cost of preparation and the execution of steps: plans where they run the hosts,
+// captures of growth and of decisions on a GPU.
 static void emit_plans(const EsGrowMoment *moment, const EsEpisodeRunner *runner) {
     EsGrowth *growth = runner->growth;
     EsPlansMeasuredEvent row = {.n_plans = ES_MISSING_INT,
@@ -645,14 +645,15 @@ static void emit_plans(const EsGrowMoment *moment, const EsEpisodeRunner *runner
                                 .fused_bytes = ES_MISSING_INT};
     EsGrowthDeviceReport device = es_growth_device_report(growth);
     const EsDecisionReplays *decisions = &runner->replays;
-    EsGrowthPlansReport plans; // of the CPU
-    if (es_growth_device(growth) == NULL) {
-        plans = es_growth_plans(growth);
+    EsGrowthPlansReport plans = es_growth_plans(growth);
+    if (!device.is_fused) {
         row.n_plans = plans.n_plans;
         row.n_builds = plans.n_builds;
         row.n_hits = plans.n_hits;
         row.n_evictions = plans.n_evictions;
         row.build_ms = plans.build_ms;
+    }
+    if (es_growth_device(growth) == NULL) {
         row.n_fallbacks = plans.n_plain;
         row.fallback = plans.fallback[0] != '\0' ? plans.fallback : NULL;
     } else {

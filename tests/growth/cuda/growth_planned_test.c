@@ -4,12 +4,13 @@
 #include "es_test.h"
 
 #include "growth/device_case.h"
+#include "growth/engine/host_trainer.h"
 
 static EsDataset dataset;
 
 // --- hosts ---
 
-typedef enum Kind { ROWS, KERNEL_5, ODD_SIZES, KIND_COUNT } Kind;
+typedef enum Kind { ROWS, KERNEL_5, ODD_SIZES, FUSED } Kind; // the last one runs fused
 
 // Rows of six numbers, clouds of ten classes.
 static void make_points(int64_t n_train, int64_t n_validation, int64_t n_test) {
@@ -101,14 +102,15 @@ static void fitting_actions(const EsGrowth *growth, uint64_t salt, EsAction *act
     }
 }
 
-// Growth by plans on the GPU; NULL without one.
-static EsGrowth *create_planned(EsGrowthOptions options) {
-    EsGrowth *growth = create_on_cuda(options, &dataset);
-    if (growth != NULL) {
-        EXPECT(!es_growth_device_report(growth).is_fused);
-    }
+// Growth on the GPU, by plans or fused.
+static EsGrowth *create_there(EsGrowthOptions options, int is_fused) {
+    EsGrowth *growth = NULL;
+    REQUIRE_OK(create_growth_on("cuda", 1, &options, &dataset, &growth));
+    EXPECT_EQ(es_growth_device_report(growth).is_fused, is_fused);
     return growth;
 }
+
+static EsGrowth *create_planned(EsGrowthOptions options) { return create_there(options, 0); }
 
 #define SKIP_WITHOUT_GPU()                                                                         \
     do {                                                                                           \
@@ -119,14 +121,15 @@ static EsGrowth *create_planned(EsGrowthOptions options) {
 
 // --- against the CPU ---
 
-static double worst_weight(const EsGrowth *here, const EsGrowth *there) {
-    float *theirs = fetch_slab(there, &there->store->parameters);
-    const float *ours = here->store->parameters.data;
+// The largest difference of a number in a slab of each.
+static double worst_in(const EsGrowth *there, const EsTensor *ours, const EsTensor *theirs) {
+    float *fetched = fetch_slab(there, theirs);
+    const float *own = ours->data;
     double worst = 0;
-    for (int64_t i = 0; i < es_tensor_count(&here->store->parameters); i++) {
-        worst = fmax(worst, fabs((double)(theirs[i] - ours[i])));
+    for (int64_t i = 0; i < es_tensor_count(ours); i++) {
+        worst = fmax(worst, fabs((double)(fetched[i] - own[i])));
     }
-    free(theirs);
+    free(fetched);
     return worst;
 }
 
@@ -183,7 +186,7 @@ static void follow_the_cpu(Kind kind) {
         }
     }
     EXPECT(n_trials > E * STEPS); // some seeds were switched off
-    double worst = worst_weight(here, there);
+    double worst = worst_in(there, &here->store->parameters, &there->store->parameters);
     printf("largest difference of a weight: %.3g\n", worst);
     EXPECT(worst < 1e-4);
     REQUIRE_OK(es_growth_test(here));
@@ -314,5 +317,221 @@ TEST(steps_of_equal_topologies_are_replayed) {
     EXPECT_STATUS(es_growth_queue_advance(growth), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "collect the decided state first");
     destroy_growth(growth);
+    destroy_dataset();
+}
+
+// --- averages, steps of the learning rate, rollback ---
+
+static void compare_averages(const EsGrowth *here, const EsGrowth *there) {
+    const EsGrowthAverage *ours = &here->average, *theirs = &there->average;
+    const EsTensor *const pairs[][2] = {
+        {&here->store->parameters, &there->store->parameters},
+        {&ours->store->parameters, &theirs->store->parameters},
+        {&ours->store->states, &theirs->store->states},
+        {&ours->saved_parameters, &theirs->saved_parameters},
+        {&ours->saved_states, &theirs->saved_states},
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(pairs); i++) {
+        EXPECT_NEAR(worst_in(there, pairs[i][0], pairs[i][1]), 0, 1e-4);
+    }
+    int32_t *counts = malloc(es_tensor_bytes(&ours->n_updates));
+    fetch(there, counts, theirs->n_updates.data, es_tensor_bytes(&ours->n_updates));
+    for (int64_t i = 0; i < es_tensor_count(&ours->n_updates); i++) {
+        EXPECT_EQ(counts[i], ((const int32_t *)ours->n_updates.data)[i]);
+    }
+    free(counts);
+}
+
+// The head of a host is not a number any more: the next step sees it, and the one after goes back.
+static void spoil(const EsGrowth *growth, int64_t env) {
+    float not_a_number = NAN;
+    put(growth,
+        slab_row(&growth->store->parameters, env) + growth->model.layout.n_host_parameters - 16,
+        &not_a_number, sizeof not_a_number);
+}
+
+// Seeds in all styles, one of them pruned, a host that is rolled back: averaged weights, their
+// snapshots and the counts of their updates are the CPU's all the way, and validation measures
+// them.
+static void averages_follow(Kind kind) {
+    enum { E = 4, STEPS = 10, SPOILT = 6 };
+    SKIP_WITHOUT_GPU();
+    make_dataset(kind, 64, 24, 0);
+    EsGrowthOptions options = options_of(kind, E);
+    options.settings.episode_steps = STEPS;
+    options.recipe.average = 0.9f;
+    options.recipe.decay = ES_DECAY_STEP;
+    options.recipe.step_epochs = 3;
+    options.recipe.nesterov = 1;
+    EsGrowth *there = create_there(options, kind == FUSED);
+    options.mode = ES_COMPILE_OFF;
+    EsGrowth *here = create_growth(&options, &dataset, 1);
+    EsGrowth *const both[] = {here, there};
+    REQUIRE_OK(es_growth_reset(here, 11));
+    REQUIRE_OK(es_growth_reset(there, 11));
+    for (int step = 0; step < STEPS - 1; step++) {
+        EsAction actions[E];
+        for (int e = 0; e < E; e++) {
+            actions[e] = step == 0             ? germinate(e % 2, blueprint_number(&options, e), e)
+                         : step == 4 && e == 2 ? act(ES_GROWTH_OP_PRUNE, 0)
+                                               : es_action_wait();
+        }
+        for (int i = 0; i < 2; i++) {
+            if (step == SPOILT) {
+                spoil(both[i], 1);
+            }
+            REQUIRE_OK(es_growth_step(both[i], actions));
+        }
+        if (step != SPOILT) {
+            compare_averages(here, there);
+            compare_step(here, there);
+        }
+    }
+    EXPECT_EQ(there->shown.state.env.n_rollbacks[1], 1);
+    EXPECT_EQ(there->shown.state.env.n_rollbacks[0], 0);
+    EXPECT_EQ(here->shown.state.env.n_rollbacks[1], 1);
+    destroy_growth(here);
+    destroy_growth(there);
+    destroy_dataset();
+}
+
+TEST(averages_of_layers_follow_the_cpu) { averages_follow(ROWS); }
+
+TEST(averages_of_fused_hosts_follow_the_cpu) { averages_follow(FUSED); }
+
+// --- evaluation ---
+
+// More samples than one pass takes, and a last pass that is shorter; shares of a batch's loss.
+TEST(any_number_of_samples_is_evaluated) {
+    enum { E = 2, N = 1101 };
+    SKIP_WITHOUT_GPU();
+    make_dataset(ROWS, N, 24, 0);
+    EsGrowthOptions options = options_of(ROWS, E);
+    EsGrowth *both[] = {create_growth(&options, &dataset, 1), create_planned(options)};
+    double losses[2][E], accuracies[2][E], weights[2][2 * E], sum = 0;
+    for (int i = 0; i < 2; i++) {
+        REQUIRE_OK(es_growth_reset(both[i], 5));
+        step_all(both[i], germinate(0, ES_BLUEPRINT_MLP, 0));
+        wait_for_stage(both[i], 0, ES_STAGE_HOLDING);
+        REQUIRE_OK(es_growth_evaluate(both[i], &dataset.train, losses[i], accuracies[i]));
+        REQUIRE_OK(es_growth_attribute_batch(both[i], 3, 100, weights[i]));
+    }
+    for (int e = 0; e < E; e++) {
+        EXPECT_NEAR(losses[1][e], losses[0][e], 1e-5);
+        EXPECT_NEAR(accuracies[1][e], accuracies[0][e], 1e-9);
+    }
+    for (int i = 0; i < 2 * E; i++) {
+        EXPECT_NEAR(weights[1][i], weights[0][i], 1e-4);
+        sum += weights[1][i];
+    }
+    EXPECT(sum == 0 || sum >= 1);
+    destroy_growth(both[0]);
+    destroy_growth(both[1]);
+    destroy_dataset();
+}
+
+// --- one host, two executors; precisions ---
+
+// What the fused step trains, plans train as well when asked to.
+TEST(plans_follow_the_fused_step) {
+    enum { E = 2, STEPS = 5 };
+    SKIP_WITHOUT_GPU();
+    make_dataset(FUSED, 64, 24, 0);
+    EsGrowthOptions options = options_of(FUSED, E);
+    EsGrowth *fused = create_there(options, 1);
+    options.is_generic = 1;
+    EsGrowth *planned = create_there(options, 0);
+    EXPECT_CONTAINS(es_growth_device_report(planned).fallback, "as was asked for");
+    REQUIRE_OK(es_growth_reset(fused, 11));
+    REQUIRE_OK(es_growth_reset(planned, 11));
+    for (int step = 0; step < STEPS; step++) {
+        EsAction action = step == 0 ? germinate(0, ES_BLUEPRINT_BOTTLENECK, 3) : es_action_wait();
+        step_all(fused, action);
+        step_all(planned, action);
+        for (int e = 0; e < E; e++) {
+            EXPECT_NEAR(planned->results[e].train_loss, fused->results[e].train_loss, 1e-4);
+            EXPECT_NEAR(planned->results[e].validation_loss, fused->results[e].validation_loss,
+                        1e-4);
+        }
+    }
+    destroy_growth(fused);
+    destroy_growth(planned);
+    destroy_dataset();
+}
+
+// Activations in bfloat16 cost a little accuracy of the loss, no more; float16 is of fused hosts.
+TEST(plans_compute_in_bfloat16_and_not_in_float16) {
+    SKIP_WITHOUT_GPU();
+    static const Kind kinds[] = {ROWS, KERNEL_5};
+    for (size_t k = 0; k < ES_COUNT_OF(kinds); k++) {
+        make_dataset(kinds[k], 48, 24, 0);
+        EsGrowthOptions options = options_of(kinds[k], 1);
+        EsGrowth *exact = create_planned(options), *growth = NULL;
+        options.precision = ES_DTYPE_BF16;
+        EsGrowth *rounded = create_planned(options);
+        options.precision = ES_DTYPE_F16;
+        EXPECT_STATUS(create_growth_on("cuda", 1, &options, &dataset, &growth), UNSUPPORTED);
+        EXPECT_CONTAINS(es_status_detail(), "float16 runs fused alone");
+        const EsDevice *device = exact->device;
+        EsDtype automatic = es_growth_auto_precision(&options.host, options.slots, 2, device);
+        EXPECT(automatic != ES_DTYPE_F16);
+        EXPECT(kinds[k] != ROWS || automatic == ES_DTYPE_F32);
+        REQUIRE_OK(es_growth_reset(exact, 5));
+        REQUIRE_OK(es_growth_reset(rounded, 5));
+        for (int step = 0; step < 3; step++) {
+            EsAction action =
+                step == 0 ? germinate(0, blueprint_number(&options, 1), 3) : es_action_wait();
+            step_all(exact, action);
+            step_all(rounded, action);
+            EXPECT_NEAR(rounded->results[0].train_loss, exact->results[0].train_loss, 0.03);
+            EXPECT(rounded->results[0].train_loss != exact->results[0].train_loss);
+        }
+        destroy_growth(exact);
+        destroy_growth(rounded);
+        destroy_dataset();
+    }
+}
+
+// --- hosts without seeds ---
+
+// Trains on rows for 40 updates; results on the training split, and the weights.
+static EsHostResult train_on_rows(const char *device_name, EsCompileMode mode, float *weights,
+                                  size_t n_weights) {
+    EsHostSpec host = host_of(ROWS);
+    EsHostTrainerOptions options = es_host_trainer_defaults(&host, 1);
+    EsDevice *device = NULL;
+    EsHostTrainer *trainer = NULL;
+    EsHostResult result;
+    options.batch = 13;
+    options.mode = mode;
+    REQUIRE_OK(es_device_open(device_name, &(EsDeviceOptions){.n_threads = 1}, &device));
+    REQUIRE_OK(es_stream_create(device, &options.stream));
+    REQUIRE_OK(es_host_trainer_create(&options, &dataset, device, &trainer));
+    REQUIRE_OK(es_host_trainer_train(trainer, 40));
+    REQUIRE_OK(es_host_trainer_evaluate(trainer, &dataset.train, &result));
+    const EsTensor *slab = &es_host_trainer_store(trainer)->parameters;
+    ES_ASSERT(slab->dim[1] <= (int64_t)n_weights);
+    REQUIRE_OK(es_stream_copy(options.stream, weights, slab->data, es_tensor_bytes(slab),
+                              ES_COPY_TO_HOST));
+    REQUIRE_OK(es_stream_synchronize(options.stream));
+    es_host_trainer_destroy(trainer);
+    es_stream_destroy(options.stream);
+    es_device_close(device);
+    return result;
+}
+
+TEST(hosts_without_seeds_learn_from_rows) {
+    enum { MOST = 1024 };
+    static float here[MOST], there[MOST];
+    SKIP_WITHOUT_GPU();
+    make_dataset(ROWS, 64, 24, 0);
+    EsHostResult ours = train_on_rows("cpu", ES_COMPILE_OFF, here, MOST);
+    EsHostResult theirs = train_on_rows("cuda", ES_COMPILE_DEFAULT, there, MOST);
+    EXPECT_NEAR(theirs.loss, ours.loss, 1e-5);
+    EXPECT_NEAR(theirs.accuracy, ours.accuracy, 1e-9);
+    EXPECT(ours.accuracy > 30);
+    for (int i = 0; i < MOST; i++) {
+        EXPECT_NEAR(there[i], here[i], 1e-4);
+    }
     destroy_dataset();
 }

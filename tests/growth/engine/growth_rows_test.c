@@ -54,8 +54,8 @@ typedef struct Trained {
     int uses_lanes;
 } Trained;
 
-static void train_on(const char *device_name, const EsDataset *dataset, const int *widths,
-                     int n_threads, EsCompileMode mode, Trained *trained) {
+static void train(const EsDataset *dataset, const int *widths, int n_threads, EsCompileMode mode,
+                  Trained *trained) {
     EsHostSpec host = dense_host(dataset, widths);
     EsHostTrainerOptions options = es_host_trainer_defaults(&host, 2);
     options.batch = 17; // leaves lanes empty
@@ -67,27 +67,18 @@ static void train_on(const char *device_name, const EsDataset *dataset, const in
     options.recipe.erase = 0.5f;
     EsDevice *device = NULL;
     EsHostTrainer *trainer = NULL;
-    REQUIRE_OK(es_device_open(device_name, &(EsDeviceOptions){.n_threads = n_threads}, &device));
-    REQUIRE_OK(es_stream_create(device, &options.stream));
+    REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = n_threads}, &device));
     REQUIRE_OK(es_host_trainer_create(&options, dataset, device, &trainer));
     REQUIRE_OK(es_host_trainer_train(trainer, 100));
     REQUIRE_OK(es_host_trainer_evaluate(trainer, &dataset->test, trained->result));
     const EsTensor *slab = &es_host_trainer_store(trainer)->parameters;
     ES_ASSERT(slab->dim[1] <= 4096);
     for (int e = 0; e < 2; e++) {
-        REQUIRE_OK(es_stream_copy(options.stream, trained->parameters[e], slab_row(slab, e),
-                                  sizeof(float) * (size_t)slab->dim[1], ES_COPY_TO_HOST));
+        memcpy(trained->parameters[e], slab_row(slab, e), sizeof(float) * (size_t)slab->dim[1]);
     }
-    REQUIRE_OK(es_stream_synchronize(options.stream));
     trained->uses_lanes = es_host_trainer_report(trainer).uses_lanes;
     es_host_trainer_destroy(trainer);
-    es_stream_destroy(options.stream);
     es_device_close(device);
-}
-
-static void train(const EsDataset *dataset, const int *widths, int n_threads, EsCompileMode mode,
-                  Trained *trained) {
-    train_on("cpu", dataset, widths, n_threads, mode, trained);
 }
 
 // One column and many, no layers and several: they learn, whichever kernels and threads run them.
@@ -126,31 +117,6 @@ TEST(wide_rows) {
     train(&dataset, (const int[3]){4, 0, 0}, 2, ES_COMPILE_DEFAULT, &trained);
     EXPECT(!trained.uses_lanes);
     EXPECT(trained.result[0].accuracy >= 90);
-    es_dataset_destroy(&dataset);
-}
-
-// A GPU learns from rows what the CPU does: its plain kernels follow those of the CPU.
-TEST(rows_on_cuda) {
-    if (es_device_cuda_count() == 0) {
-        SKIP("no CUDA device");
-    }
-    static const int widths[][3] = {{0, 0, 0}, {5, 24, 0}};
-    EsDataset dataset;
-    make_rows(4, &dataset);
-    for (size_t w = 0; w < ES_COUNT_OF(widths); w++) {
-        static Trained here, there;
-        memset(&here, 0, sizeof here);
-        memset(&there, 0, sizeof there);
-        train(&dataset, widths[w], 1, ES_COMPILE_OFF, &here);
-        train_on("cuda", &dataset, widths[w], 1, ES_COMPILE_DEFAULT, &there);
-        for (int e = 0; e < 2; e++) {
-            EXPECT_NEAR(there.result[e].loss, here.result[e].loss, 1e-5);
-            EXPECT_NEAR(there.result[e].accuracy, here.result[e].accuracy, 1e-9);
-            for (size_t i = 0; i < ES_COUNT_OF(here.parameters[e]); i++) {
-                EXPECT_NEAR(there.parameters[e][i], here.parameters[e][i], 1e-4);
-            }
-        }
-    }
     es_dataset_destroy(&dataset);
 }
 
