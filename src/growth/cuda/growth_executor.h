@@ -41,8 +41,8 @@ typedef struct EsGrowthExecutor {
 // fused_executor.c: the fused step (fused/fused_step.h).
 const EsGrowthExecutor *es_growth_executor_fused(void);
 
-// planned_executor.c: plans of single operations, one host after the other, each with the plan of
-// its own topology (engine/growth_plans.h).
+// planned_executor.c: plans of single operations, each host with the plan of its own topology
+// (engine/growth_plans.h).
 const EsGrowthExecutor *es_growth_executor_planned(void);
 
 ES_EXTERN_C_END

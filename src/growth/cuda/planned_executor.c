@@ -1,5 +1,6 @@
-// The planned step as growth's executor: one host after the other on growth's stream, each with the
-// plan of its own topology. growth_train.c and growth_validate.c do the same on the CPU.
+// The planned step as growth's executor: every host with the plan of its own topology, on a few
+// streams side by side, which wait for growth's and are waited for. growth_train.c and
+// growth_validate.c do the same on the CPU, by threads.
 //
 // Alpha and mode of a slot are inputs of a plan, and are read from the rows of the device when the
 // work runs. The topology itself (which blueprint a slot holds, and whether it has a gate) has to
@@ -13,21 +14,27 @@
 
 // images of one pass of evaluation
 #define PASS_IMAGES_MAX 1024
+// hosts that run side by side, each in memory of its own
+#define STREAMS_MAX 8
 
 struct EsPlannedStep {
-    EsTensor order;           // owned i32 [M]: 0, 1, ...; the index of evaluated images
-    EsTensor none;            // owned i32 [1]: 0; nothing is drawn in evaluation
-    EsFusedResults trained;   // owned [E]
-    EsFusedResults evaluated; // owned [R]
-    EsFusedResults pass;      // owned [R]: of one pass of evaluation
-    EsAblation *lists;        // owned [E]: seeds to switch off in the step's validation
-    EsGrowthTrial *trials;    // owned [R]: of the step
+    // one for each worker of growth
+    EsStream *streams[STREAMS_MAX]; // owned
+    EsEvent *done[STREAMS_MAX];     // owned
+    EsEvent *begun;                 // owned
+    EsTensor order;                 // owned i32 [M]: 0, 1, ...; the index of evaluated images
+    EsTensor none;                  // owned i32 [1]: 0; nothing is drawn in evaluation
+    EsFusedResults trained;         // owned [E]
+    EsFusedResults evaluated;       // owned [R]
+    EsFusedResults pass;            // owned [R]: of one pass of evaluation
+    EsAblation *lists;              // owned [E]: seeds to switch off in the step's validation
+    EsGrowthTrial *trials;          // owned [R]: of the step
     int64_t n_trials;
     // the launches that are captured, if any
     EsTopology *launched;  // owned [E + R]: of training, then of trials
     int64_t n_launched;    // trials among them
     int32_t *launched_env; // owned [R]: of the trials
-    size_t launched_bytes; // of the worker's memory, which moves when it grows
+    size_t launched_bytes; // of the workers' memory, which moves when it grows
 };
 
 // --- create ---
@@ -72,11 +79,21 @@ static EsStatus create_lists(EsGrowth *growth) {
     return es_allocate(sizeof *growth->train_plans * n, (void **)&growth->train_plans);
 }
 
-// One worker, on growth's stream.
-static EsStatus create_worker(EsGrowth *growth) {
-    ES_TRY(es_allocate(sizeof *growth->workers, (void **)&growth->workers));
-    growth->n_workers = 1;
-    return es_plan_stream_worker_create(growth->stream, &growth->workers->runner);
+// As many as there are trials to run at once; each has a stream.
+static EsStatus create_workers(EsGrowth *growth) {
+    EsPlannedStep *planned = growth->on_device->planned;
+    int n = (int)ES_MIN(growth->on_device->max_trials, STREAMS_MAX);
+    ES_TRY(es_allocate(sizeof *growth->workers * (size_t)n, (void **)&growth->workers));
+    growth->n_workers = n;
+    ES_TRY(es_event_create(growth->device, &planned->begun));
+    for (int w = 0; w < n; w++) {
+        EsGrowthWorker *worker = &growth->workers[w];
+        ES_TRY(es_event_create(growth->device, &planned->done[w]));
+        ES_TRY(es_stream_create(growth->device, &planned->streams[w]));
+        ES_TRY(es_plan_stream_worker_create(planned->streams[w], &worker->runner));
+        worker->stream = planned->streams[w];
+    }
+    return ES_STATUS_OK;
 }
 
 static EsStatus create(EsGrowth *growth) {
@@ -93,7 +110,7 @@ static EsStatus create(EsGrowth *growth) {
                                   .mode = growth->options.mode,
                                   .capacity = growth->options.plan_capacity};
     ES_TRY(es_growth_plans_create(&plans, &growth->plans));
-    ES_TRY(create_worker(growth));
+    ES_TRY(create_workers(growth));
     ES_TRY(create_lists(growth));
     ES_TRY(create_order(growth, &planned->order));
     ES_TRY(
@@ -108,9 +125,12 @@ static void destroy(EsGrowth *growth) {
     if (planned == NULL) {
         return;
     }
-    if (growth->workers != NULL) {
-        es_plan_worker_destroy(growth->workers->runner);
+    for (int w = 0; growth->workers != NULL && w < growth->n_workers; w++) {
+        es_plan_worker_destroy(growth->workers[w].runner);
+        es_stream_destroy(planned->streams[w]);
+        es_event_destroy(planned->done[w]);
     }
+    es_event_destroy(planned->begun);
     es_growth_plans_destroy(growth->plans);
     es_device_destroy_tensor(&planned->order);
     es_device_destroy_tensor(&planned->none);
@@ -166,6 +186,14 @@ static EsStatus find_training(EsGrowth *growth, const EsGrowthState *state) {
     return ES_STATUS_OK;
 }
 
+static size_t held_bytes(const EsGrowth *growth) {
+    size_t bytes = 0;
+    for (int w = 0; w < growth->n_workers; w++) {
+        bytes += es_plan_worker_held(growth->workers[w].runner);
+    }
+    return bytes;
+}
+
 // Notes one of the launches; returns whether it is another than before.
 static int note_launch(EsTopology *launched, const EsTopology *topology) {
     int is_new = memcmp(launched, topology, sizeof *topology) != 0;
@@ -178,7 +206,7 @@ static void forget_captures(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     EsPlannedStep *planned = d->planned;
     int64_t n_envs = growth->options.n_envs;
-    size_t bytes = es_plan_worker_held(growth->workers->runner);
+    size_t bytes = held_bytes(growth);
     int is_new = bytes != planned->launched_bytes || planned->n_trials != planned->n_launched;
     planned->launched_bytes = bytes;
     planned->n_launched = planned->n_trials;
@@ -212,6 +240,33 @@ static EsStatus prepare_trial(EsGrowth *growth, EsGrowthTrial *trial) {
     return find_trial(growth, &state, trial);
 }
 
+// --- side by side ---
+
+// The workers of n hosts go on where growth's stream is now.
+static EsStatus fork_streams(EsGrowth *growth, int64_t n) {
+    EsPlannedStep *planned = growth->on_device->planned;
+    ES_TRY(es_event_record(planned->begun, growth->stream));
+    for (int w = 0; w < ES_MIN(n, growth->n_workers); w++) {
+        ES_TRY(es_event_wait(planned->begun, planned->streams[w]));
+    }
+    return ES_STATUS_OK;
+}
+
+// And growth's stream goes on where all of them are done.
+static EsStatus join_streams(EsGrowth *growth, int64_t n) {
+    EsPlannedStep *planned = growth->on_device->planned;
+    for (int w = 0; w < ES_MIN(n, growth->n_workers); w++) {
+        ES_TRY(es_event_record(planned->done[w], planned->streams[w]));
+        ES_TRY(es_event_wait(planned->done[w], growth->stream));
+    }
+    return ES_STATUS_OK;
+}
+
+// The worker of host or trial number i.
+static EsPlanWorker *runner_of(const EsGrowth *growth, int64_t i) {
+    return growth->workers[i % growth->n_workers].runner;
+}
+
 // --- one host ---
 
 // A number of a row in device memory, as an input or a result of one host.
@@ -221,9 +276,8 @@ static EsTensor number_at(const EsGrowth *growth, EsDtype dtype, void *data) {
 
 // Behaviour of the plan's slots, read from a row of the device's slots; losses and counts into
 // place number `row` of the results.
-static void bind_host(EsGrowth *growth, const EsGrowthPlan *plan, EsFusedSlot *slots,
-                      const EsFusedResults *results, int64_t row) {
-    EsPlanWorker *runner = growth->workers->runner;
+static void bind_host(EsGrowth *growth, EsPlanWorker *runner, const EsGrowthPlan *plan,
+                      EsFusedSlot *slots, const EsFusedResults *results, int64_t row) {
     for (int s = 0; s < growth->model.n_slots; s++) {
         if (plan->topology.blueprint[s] != ES_NO_SEED) {
             EsTensor alpha = number_at(growth, ES_DTYPE_F32, &slots[s].alpha);
@@ -242,17 +296,18 @@ static void bind_host(EsGrowth *growth, const EsGrowthPlan *plan, EsFusedSlot *s
 
 static EsStatus train(EsGrowth *growth, const int32_t *step) {
     EsGrowthOnDevice *d = growth->on_device;
-    EsPlanWorker *runner = growth->workers->runner;
     EsTensor number = number_at(growth, ES_DTYPE_I32, (void *)(uintptr_t)step); // read only
+    ES_TRY(fork_streams(growth, growth->options.n_envs));
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         const EsGrowthPlan *plan = growth->train_plans[e];
+        EsPlanWorker *runner = runner_of(growth, e);
         es_plan_worker_begin(runner, plan->plan, e);
-        bind_host(growth, plan, d->arrays.train_slots + e * growth->model.n_slots,
+        bind_host(growth, runner, plan, d->arrays.train_slots + e * growth->model.n_slots,
                   &d->planned->trained, e);
         es_plan_worker_bind(runner, plan->graph.step, &number);
         es_plan_worker_run(runner);
     }
-    return ES_STATUS_OK;
+    return join_streams(growth, growth->options.n_envs);
 }
 
 // --- evaluation ---
@@ -261,12 +316,12 @@ static EsStatus train(EsGrowth *growth, const int32_t *step) {
 static void run_trial(EsGrowth *growth, const EsGrowthPlan *plan, int32_t env, int64_t row,
                       int64_t first_image) {
     EsGrowthOnDevice *d = growth->on_device;
-    EsPlanWorker *runner = growth->workers->runner;
+    EsPlanWorker *runner = runner_of(growth, row);
     EsTensor index = es_tensor_view((int32_t *)d->planned->order.data + first_image, ES_DTYPE_I32,
                                     growth->device, 2, (int64_t[]){1, plan->batch});
     es_plan_worker_begin(runner, plan->plan, env);
-    bind_host(growth, plan, d->arrays.trial_slots + row * growth->model.n_slots, &d->planned->pass,
-              row);
+    bind_host(growth, runner, plan, d->arrays.trial_slots + row * growth->model.n_slots,
+              &d->planned->pass, row);
     es_plan_worker_bind(runner, plan->graph.index, &index);
     es_plan_worker_bind(runner, plan->graph.step, &d->planned->none);
     es_plan_worker_run(runner);
@@ -280,10 +335,12 @@ static EsStatus evaluate(EsGrowth *growth, const EsGrowthTrial *trials, int64_t 
     trials = trials == NULL ? planned->trials : trials;
     for (int64_t done = 0; done < n_images; done += batch) {
         int64_t n_pass = ES_MIN(batch, n_images - done);
+        ES_TRY(fork_streams(growth, n));
         for (int64_t i = 0; i < n; i++) {
             run_trial(growth, n_pass == batch ? trials[i].plan : trials[i].rest, trials[i].env, i,
                       first_image + done);
         }
+        ES_TRY(join_streams(growth, n));
         es_growth_cuda_add_pass(growth->stream, &planned->pass, &planned->evaluated, n, n_pass,
                                 done > 0);
     }
@@ -300,7 +357,7 @@ static EsFusedResults evaluated(const EsGrowth *growth) {
     return growth->on_device->planned->evaluated;
 }
 
-static size_t bytes(const EsGrowth *growth) { return es_plan_worker_held(growth->workers->runner); }
+static size_t bytes(const EsGrowth *growth) { return held_bytes(growth); }
 
 const EsGrowthExecutor *es_growth_executor_planned(void) {
     static const EsGrowthExecutor executor = {.name = "plans of single operations",

@@ -83,8 +83,8 @@ const EsGrowthBackend *es_growth_backend_cuda(void);
 typedef struct EsGrowthOnDevice EsGrowthOnDevice;
 
 // On a GPU the rows from `slab` to `accuracy` and n_invalid are mirrors: they point into pinned
-// memory, and the originals are in on_device. Plans, and one worker, are there where the planned
-// step runs the hosts.
+// memory, and the originals are in on_device. Plans and workers are there where the planned step
+// runs the hosts.
 struct EsGrowth {
     const EsGrowthBackend *backend; // constant
     EsGrowthOptions options;
