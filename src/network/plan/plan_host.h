@@ -1,7 +1,7 @@
 // One host of a plan, run by one thread, or on CUDA queued on one stream.
 //
 // Hosts may differ in topology. On the CPU every thread runs whole hosts, each with the plan of its
-// own shape; on CUDA those of a worker follow each other on its stream, in the same memory. Such a plan is
+// own shape; on CUDA those of a worker follow each other on its stream. Such a plan is
 // *hosted* (EsPlanOptions.is_hosted): it has no memory for activations and is not changed by runs,
 // so several workers can run it at the same time, each with memory of its own. The graph still has
 // all E environments and the store their slabs; a worker narrows every tensor to one environment.
