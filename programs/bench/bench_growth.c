@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "bench/bench_cases.h"
 #include "bench/bench_suite.h"
+#include "cli/frame.h"
 #include "control/policy/policy_training.h"
 #include "esper/log.h"
 #include "growth/engine/growth.h"
@@ -251,14 +252,13 @@ static EsStatus parse_seeds(const char *text, int n_slots, int blueprints[MAX_SE
     return ES_STATUS_OK;
 }
 
-// `device` answers "auto"; NULL: only checks the word.
-static EsStatus parse_precision(const char *text, const EsDeviceInfo *device, EsDtype *precision) {
+static EsStatus parse_precision(const char *text, EsDtype automatic, EsDtype *precision) {
     static const struct {
         const char *name;
         EsDtype dtype;
     } names[] = {{"off", ES_DTYPE_F32}, {"bfloat16", ES_DTYPE_BF16}, {"float16", ES_DTYPE_F16}};
     if (text != NULL && strcmp(text, "auto") == 0) {
-        *precision = device != NULL ? es_growth_auto_precision(device) : ES_DTYPE_F32;
+        *precision = automatic;
         return ES_STATUS_OK;
     }
     for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
@@ -360,6 +360,15 @@ static void hold_still(EsGrowthSettings *settings) {
     settings->lobotomy_mean = 0;
 }
 
+// Says why hosts do not run in the fastest way, where they do not.
+static void note_executor(const GrowthFixture *fixture) {
+    char executor[ES_EXECUTOR_BYTES];
+    es_growth_executor(fixture->growth, executor);
+    if (strchr(executor, ':') != NULL) { // a reason follows
+        es_message("note: host \"%s\" grows by %s\n", fixture->host.name, executor);
+    }
+}
+
 static EsStatus create_growth(GrowthFixture *fixture, const EsBenchHost *wanted,
                               const EsBench *bench) {
     EsHostSpec *host = &fixture->host;
@@ -374,7 +383,8 @@ static EsStatus create_growth(GrowthFixture *fixture, const EsBenchHost *wanted,
     ES_TRY(es_slots_parse(host, slots_text, slots, &n_slots));
     ES_TRY(parse_seeds(wanted->seeds, n_slots, fixture->blueprints, &fixture->n_seeds));
     EsGrowthOptions options = es_growth_defaults(host, slots, n_slots, wanted->n_envs);
-    ES_TRY(parse_precision(wanted->amp_dtype, es_device_info(bench->device), &options.precision));
+    EsDtype automatic = es_growth_auto_precision(host, slots, n_slots, bench->device);
+    ES_TRY(parse_precision(wanted->amp_dtype, automatic, &options.precision));
     ES_TRY(es_bench_parse_tf32(wanted, &options.is_tf32));
     options.batch = batch_of(wanted, host);
     options.step_batches = batches_of(wanted, host);
@@ -398,6 +408,7 @@ EsStatus es_bench_growth_begin(const EsBenchHost *wanted, const EsBench *bench,
     fixture->n_envs = wanted->n_envs;
     ES_TRY_GOTO(create_growth(fixture, wanted, bench));
     ES_TRY_GOTO(es_growth_reset(fixture->growth, 0));
+    note_executor(fixture); // plans are built by now
     ES_TRY_GOTO(plant(fixture));
     *fixture_out = fixture;
 done:
@@ -472,7 +483,7 @@ EsStatus es_bench_growth_choose(const EsBenchHost *wanted, const char *policy, E
     chosen->n_envs = wanted->n_envs > 0 ? wanted->n_envs : 4;
     chosen->seeds = wanted->seeds != NULL ? wanted->seeds : "holding";
     chosen->policy = policy;
-    ES_TRY(parse_precision(wanted->amp_dtype, NULL, &precision));
+    ES_TRY(parse_precision(wanted->amp_dtype, ES_DTYPE_F32, &precision));
     ES_TRY(es_bench_open_host(chosen, &host));
     char slots[128];
     EsStatus status = parse_seeds(chosen->seeds, write_slots(&host, slots), blueprints, &n_seeds);

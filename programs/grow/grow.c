@@ -37,7 +37,7 @@ static void report_redraws(const EsGrowRun *grow) {
     int64_t n_tasks = 0, n_redrawn = es_grow_run_redraws(grow, &n_tasks);
     if (n_redrawn > 0) {
         es_message("note: for %lld tasks %lld were drawn again, because the device does not run "
-                   "their hosts\n",
+                   "their hosts fused\n",
                    (long long)n_tasks, (long long)n_redrawn);
     }
 }
@@ -229,8 +229,9 @@ static const char summary[] =
     "slots, blend them in, keep them or take them out. A round is one episode of every host; "
     "--policy\nppo learns from it, and at the end runs held-out episodes against others. The run "
     "folder keeps\neverything: `esper query RUN \"SELECT * FROM seeds\"`.\n\n--device cuda runs "
-    "all of it on a GPU: hosts of up to 6 blocks with kernels of 1 or 3 and at most\n256 channels, "
-    "pooled sizes even. --amp-dtype auto takes the best type of the GPU, and the run names "
+    "all of it on a GPU, every host: those of up to 6 blocks with kernels of 1 or 3,\nat most 256 "
+    "channels and even pooled sizes in fused kernels, the others by plans, which is slower\nand "
+    "which the run says. --amp-dtype auto takes the best type of the GPU, and the run names "
     "it.\n\n`mpirun -n R esper grow ...` shares the hosts among R processes, with the bits of "
     "one\n(docs/scaling.md).\n\nA "
     "schedule (--policy script:FILE) is a text file, one operation per line:\n  # step "

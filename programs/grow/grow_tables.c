@@ -373,25 +373,14 @@ json_t *es_grow_seeds_json(EsGrowEvaluation *const *evaluations, int n, int firs
                      "intervals", "Student's over the seeds' means, 95 %", "arms", variants);
 }
 
-// A GPU has no other executor; on the CPU plans say when they are built.
-static void describe_executor(const EsEpisodeRunner *runner, const EsDeviceInfo *device,
-                              char text[300]) {
-    if (device->kind == ES_DEVICE_CUDA) {
-        snprintf(text, 300, "fused kernels");
-        return;
-    }
-    EsGrowthPlansReport plans = es_growth_plans(runner->growth);
-    snprintf(text, 300, "%s%s",
-             plans.fallback[0] == '\0' ? "vector engine" : "single operations: ", plans.fallback);
-}
-
 const char *es_grow_describe_execution(const EsGrowSettings *settings,
                                        const EsEpisodeRunner *runner,
                                        char text[ES_GROW_EXECUTION_BYTES]) {
     const EsDeviceInfo *device = es_device_info(runner->device);
-    char executor[300];
-    describe_executor(runner, device, executor);
-    EsDtype dtype = es_grow_settings_precision(settings, device);
+    char executor[ES_EXECUTOR_BYTES];
+    es_growth_executor(runner->growth, executor);
+    EsDtype dtype = es_growth_options(runner->growth)->precision;
+    int is_fused = es_growth_is_fused(runner->growth);
     char why[64] = "";
     if (settings->amp_dtype == 0 && device->kind == ES_DEVICE_CUDA) {
         snprintf(why, sizeof why, " (--amp-dtype auto; compute capability %d.%d)",
@@ -401,9 +390,7 @@ const char *es_grow_describe_execution(const EsGrowSettings *settings,
              dtype == ES_DTYPE_BF16  ? "bfloat16"
              : dtype == ES_DTYPE_F16 ? "float16, with a loss scale for each"
                                      : "float32",
-             dtype == ES_DTYPE_F32 && settings->is_tf32 && device->kind == ES_DEVICE_CUDA
-                 ? ", products in TF32"
-                 : "",
+             dtype == ES_DTYPE_F32 && settings->is_tf32 && is_fused ? ", products in TF32" : "",
              why, executor);
     return text;
 }

@@ -96,7 +96,7 @@ static EsStatus open_device(EsGrow *grow, const EsGrowOptions *options) {
                           &grow->device);
 }
 
-static EsStatus choose_precision(const EsGrowOptions *options, const EsDeviceInfo *device,
+static EsStatus choose_precision(const EsGrowOptions *options, EsDtype automatic,
                                  EsDtype *precision) {
     static const struct {
         const char *name;
@@ -113,7 +113,7 @@ static EsStatus choose_precision(const EsGrowOptions *options, const EsDeviceInf
         return ES_FAIL(ARGUMENT, "amp_dtype is \"%.60s\", not auto, off, bfloat16 or float16",
                        name);
     }
-    *precision = es_growth_auto_precision(device);
+    *precision = automatic;
     return ES_STATUS_OK;
 }
 
@@ -130,7 +130,9 @@ static EsStatus create_engine(EsGrow *grow, const EsGrowOptions *options) {
     if (options->episode_steps > 0) {
         wanted.settings.episode_steps = options->episode_steps;
     }
-    ES_TRY(choose_precision(options, es_device_info(grow->device), &wanted.precision));
+    EsDtype automatic =
+        es_growth_auto_precision(&grow->host, grow->slots, grow->n_slots, grow->device);
+    ES_TRY(choose_precision(options, automatic, &wanted.precision));
     wanted.settings.max_seeds = options->max_seeds;
     wanted.settings.is_strict = options->strict_gates;
     wanted.settings.auto_forward = options->auto_forward ? ES_AUTO_FORWARD_ALL : 0;

@@ -236,9 +236,9 @@
 // gather_images  y f32 or bf16 [E, N, C, H, W] = (pixel / 255 - mean[c]) inv_std[c] of images u8
 // [M, C, H, W], after a crop from
 //                an image with a border (EsBorder), a horizontal flip, and an erased rectangle, all
-//                drawn per (episode, step, n). On the CPU images may be f32 instead, any number of
-//                channels: rows that are normalised already, as images of one pixel. They are
-//                copied as they are, and the options are ignored.
+//                drawn per (episode, step, n). Images may be f32 instead, any number of channels:
+//                rows that are normalised already, as images of one pixel. They are copied as they
+//                are (bf16: rounded), and the options are ignored.
 // gather_labels  y i32 [E, N] = labels u16 [M] by index.
 // count_steps    step[0] += 1, the last operation of a training step.
 // episode i32 [E], step i32 [1], all in device memory, so that a captured step needs no new

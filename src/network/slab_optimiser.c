@@ -290,11 +290,6 @@ void es_adamw_step(EsStream *stream, EsAdamOptions options, const EsSgdRates *ra
 
 // --- averaged weights ---
 
-float es_average_share(float decay, int64_t update) {
-    double warming = (1.0 + (double)update) / (10.0 + (double)update);
-    return (float)ES_MIN((double)decay, warming);
-}
-
 typedef struct Average {
     float share;
     const EsTensor *weights, *average;

@@ -97,11 +97,8 @@ void es_adamw_step(EsStream *stream, EsAdamOptions options, const EsSgdRates *ra
 
 // --- averaged weights ---
 
-// Share of its old value that an average keeps at update number `update`, from 0 on:
-// min(decay, (1 + update) / (10 + update)), so that the first weights are soon forgotten.
-float es_average_share(float decay, int64_t update);
-
-// average += (1 - share) (weights - average), both f32 [E, P]. On the CPU.
+// average += (1 - share) (weights - average), both f32 [E, P], with a share of es_average_share
+// (kernels/ops/schedule_rules.h). On the CPU.
 void es_average_update(EsStream *stream, float share, const EsTensor *weights,
                        const EsTensor *average);
 

@@ -387,7 +387,7 @@
     C(INT, total_bytes, "of the device; missing when unknown")                                     \
     C(INT, resident_bytes, "of the process")
 #define ES_PLANS_MEASURED_COLUMNS(C)                                                               \
-    C(INT, n_plans, "that are kept, one for each topology of a host; CPU, as the next four")       \
+    C(INT, n_plans, "that are kept, one for each topology of a host; none of fused hosts")         \
     C(INT, n_builds, "plans built so far in this session")                                         \
     C(INT, n_hits, "times that a plan was there already, so far in this session")                  \
     C(INT, n_evictions, "plans given up for others, so far in this session")                       \

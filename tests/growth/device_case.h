@@ -5,28 +5,42 @@
 #include "growth/cuda/growth_on_device.h"
 #include "growth/growing_case.h"
 
-// 16 x 16 images of ten classes that differ in a stripe, with noise.
-static inline void make_stripes(EsDataset *dataset, int64_t n_train, int64_t n_validation,
-                                int64_t n_test) {
-    enum { SIZE = 16, CLASSES = 10 };
+static inline EsSplit split_at(const EsDataset *dataset, int64_t first, int64_t count) {
+    uint8_t *images = dataset->images;
+    return (EsSplit){images == NULL ? NULL : images + (size_t)first * dataset->image_bytes,
+                     dataset->labels + first, count};
+}
+
+static inline void split_dataset(EsDataset *dataset, int64_t n_train, int64_t n_validation,
+                                 int64_t n_test) {
+    dataset->train = split_at(dataset, 0, n_train);
+    dataset->validation = split_at(dataset, n_train, n_validation);
+    dataset->test = split_at(dataset, n_train + n_validation, n_test);
+}
+
+// size x size images of ten classes that differ in a stripe, with noise.
+static inline void make_stripes_of(EsDataset *dataset, int size, int64_t n_train,
+                                   int64_t n_validation, int64_t n_test) {
+    enum { CLASSES = 10 };
     int64_t n = n_train + n_validation + n_test;
-    begin_gray_dataset(dataset, "stripes", SIZE, CLASSES, n);
+    begin_gray_dataset(dataset, "stripes", size, CLASSES, n);
     for (int64_t i = 0; i < n; i++) {
         int label = (int)(i * 7 % 11 % CLASSES);
         dataset->labels[i] = (uint16_t)label;
-        for (int p = 0; p < SIZE * SIZE; p++) {
-            int line = label < 5 ? p / SIZE : p % SIZE;
-            float noise = 60.0f * small_draw((uint32_t)(i * SIZE * SIZE + p));
-            dataset->images[i * SIZE * SIZE + p] =
+        for (int p = 0; p < size * size; p++) {
+            int line = (label < 5 ? p / size : p % size) * 16 / size;
+            float noise = 60.0f * small_draw((uint32_t)(i * size * size + p));
+            dataset->images[i * size * size + p] =
                 (uint8_t)(110.0f + (line / 3 == label % 5 ? 70.0f : 0.0f) + noise);
         }
     }
-    size_t first = (size_t)n_train, second = (size_t)(n_train + n_validation);
-    dataset->train = (EsSplit){dataset->images, dataset->labels, n_train};
-    dataset->validation = (EsSplit){dataset->images + first * dataset->image_bytes,
-                                    dataset->labels + first, n_validation};
-    dataset->test = (EsSplit){dataset->images + second * dataset->image_bytes,
-                              dataset->labels + second, n_test};
+    split_dataset(dataset, n_train, n_validation, n_test);
+}
+
+// 16 x 16 of them.
+static inline void make_stripes(EsDataset *dataset, int64_t n_train, int64_t n_validation,
+                                int64_t n_test) {
+    make_stripes_of(dataset, 16, n_train, n_validation, n_test);
 }
 
 // Batches of 16, two per step, 40 validation images, everything automatic.

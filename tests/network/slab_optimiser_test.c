@@ -2,6 +2,7 @@
 // threads.
 #include "es_test.h"
 
+#include "kernels/ops/schedule_rules.h"
 #include "network/slab_optimiser.h"
 
 // rows longer than a piece of work

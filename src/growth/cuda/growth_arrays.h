@@ -37,7 +37,7 @@ typedef struct EsGrowthRange {
 typedef struct EsGrowthMap {
     EsGrowthRange host, state;
     EsGrowthRange gate[ES_SLOTS_MAX];
-    EsGrowthRange seed[ES_SLOTS_MAX][ES_BLUEPRINT_COUNT];
+    EsGrowthRange seed[ES_SLOTS_MAX][ES_BLUEPRINT_END]; // empty where it does not fit
 } EsGrowthMap;
 
 // A stretch of a row that one block serves; it lies in one section.
@@ -93,9 +93,15 @@ typedef struct EsGrowthArrays {
     // weights
     float *parameters, *gradients, *momentum, *saved_parameters; // [E, P]
     float *states, *saved_states;                                // [E, n_states]
-    int32_t *episode;                                            // [E]
+    // averaged weights, as they lie in an EsGrowthAverage; NULL without
+    float *average, *average_states, *saved_average, *saved_average_states;
+    int32_t *average_updates; // [E, parts]
+    float *average_share;     // [E, parts]: of this batch; -1: stays
+    float average_decay;      // 0 = no average
+    int32_t *episode;         // [E]
     EsGrowthSgd rates;
     EsLearningRateSchedule schedule; // of both learning rates; 0 updates: they stay
+    const float *epoch_share;        // [steps of an episode]: of both, by the step; NULL: 1
     int32_t is_nesterov;
     // the small state, and the arrays reported with it
     EsGrowthState state;
@@ -160,6 +166,11 @@ void es_growth_cuda_fill_trials(const EsGrowthArrays *arrays, EsStream *stream, 
 // episode.
 void es_growth_cuda_update(const EsGrowthArrays *arrays, const int32_t *update, EsStream *stream,
                            int is_measured);
+
+// slot_table_cuda.cu: what a pass of n_images has given n trials, into their results of all passes:
+// mean losses times n_images, and counts; adds: to what is there.
+void es_growth_cuda_add_pass(EsStream *stream, const EsFusedResults *pass,
+                             const EsFusedResults *results, int64_t n, int64_t n_images, int adds);
 
 // slot_table_cuda.cu: means over the batches of the step, and its trials as accuracies.
 void es_growth_cuda_results(const EsGrowthArrays *arrays, EsStream *stream);

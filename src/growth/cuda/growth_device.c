@@ -23,40 +23,39 @@ static EsGrowthDeviceReport report_captures(const EsGrowth *growth) {
             snprintf(report.fallback, sizeof report.fallback, "%s", graph_capture->fallback);
         }
     }
-    report.fused_bytes = es_fused_step_bytes(d->fused);
+    report.is_fused = d->executor == es_growth_executor_fused();
+    report.executor_bytes = d->executor->bytes(growth);
+    if (!report.is_fused) {
+        report.n_fallbacks++;
+        snprintf(report.fallback, sizeof report.fallback, "%s", d->not_fused);
+    }
     return report;
 }
 
 // --- the pieces of a step ---
 
-static void queue_training(EsGrowth *growth) {
+static EsStatus queue_training(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     const EsGrowthArrays *arrays = &d->arrays;
-    EsFusedInstances instances = {
-        .n_instances = arrays->n_envs, .env = arrays->train_env, .slots = arrays->train_slots};
     es_growth_cuda_begin_step(arrays, growth->stream);
     for (int64_t b = 0; b < arrays->step_batches; b++) {
-        EsFusedBatch batch = {.step = arrays->batch_number + b,
-                              .loss_scale = arrays->is_scaled ? arrays->loss_scale : NULL};
-        es_fused_step_train(d->fused, growth->stream, &instances, &batch);
-        es_growth_cuda_update(arrays, batch.step, growth->stream,
+        const int32_t *number = arrays->batch_number + b;
+        ES_TRY(d->executor->train(growth, number));
+        es_growth_cuda_update(arrays, number, growth->stream,
                               b % growth->options.gradient_stride == 0);
     }
+    return ES_STATUS_OK;
 }
 
-static void queue_validation(EsGrowth *growth) {
+static EsStatus queue_validation(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     const EsDataset *dataset = growth->model.dataset;
     const EsGrowthArrays *arrays = &d->arrays;
-    EsFusedInstances instances = {.n_instances = (int64_t)arrays->n_envs * arrays->max_patterns,
-                                  .n_active = arrays->n_trials,
-                                  .env = arrays->trial_env,
-                                  .slots = arrays->trial_slots};
     es_growth_cuda_list_trials(arrays, growth->stream);
-    es_fused_step_evaluate(d->fused, growth->stream, &instances,
-                           es_split_first(dataset, &dataset->validation),
-                           arrays->n_validation_images);
+    ES_TRY(d->executor->evaluate(growth, NULL, 0, es_split_first(dataset, &dataset->validation),
+                                 arrays->n_validation_images));
     es_growth_cuda_results(arrays, growth->stream);
+    return ES_STATUS_OK;
 }
 
 // A part of a step, as it is captured.
@@ -70,10 +69,10 @@ static EsStatus queue_job(void *context, EsStream *stream) {
     const EsGrowthArrays *arrays = &job->growth->on_device->arrays;
     switch (job->work) {
     case ES_GROWTH_WORK_TRAIN:
-        queue_training(job->growth);
+        ES_TRY(queue_training(job->growth));
         break;
     case ES_GROWTH_WORK_VALIDATE:
-        queue_validation(job->growth);
+        ES_TRY(queue_validation(job->growth));
         break;
     case ES_GROWTH_WORK_MEASURE:
         es_growth_cuda_measure(arrays, stream);
@@ -92,11 +91,32 @@ static EsStatus run_work(EsGrowth *growth, EsGrowthWork work) {
                                 growth->options.mode == ES_COMPILE_DEFAULT, queue_job, &job);
 }
 
+// --- the state that queued work starts from ---
+
+EsStatus es_growth_on_device_ahead(EsGrowth *growth, EsGrowthState *state) {
+    EsGrowthOnDevice *d = growth->on_device;
+    *state = growth->shown.state;
+    if (d->ahead == ES_GROWTH_AHEAD_FRESH) {
+        *state = d->fresh;
+    } else if (d->ahead == ES_GROWTH_AHEAD_COPY) {
+        EsReadback *readback = &d->readback[(d->n_collected - 1) % 2];
+        ES_TRY(es_event_synchronize(readback->arrived));
+        ES_TRY(es_device_status(growth->device));
+        es_growth_state_bind(state, (char *)readback->memory + d->packing.decided, d->arrays.n_envs,
+                             d->arrays.n_slots);
+    } else if (d->ahead != ES_GROWTH_AHEAD_MIRROR) {
+        return ES_FAIL(ARGUMENT, "plans need the decision before they run: collect the decided "
+                                 "state first");
+    }
+    return ES_STATUS_OK;
+}
+
 // --- queued steps ---
 
 static EsStatus queue_reset(EsGrowth *growth, int64_t first_episode) {
     EsGrowthOnDevice *d = growth->on_device;
     d->step = 1;
+    d->ahead = ES_GROWTH_AHEAD_FRESH;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         int64_t id = first_episode + (growth->options.is_paired ? 0 : e);
         growth->episode_ids[e] = (int32_t)id;
@@ -114,6 +134,7 @@ static EsStatus queue_advance(EsGrowth *growth) {
     if (!readback->has_times) {
         return ES_STATUS_OK;
     }
+    ES_TRY(d->executor->begin_step(growth));
     for (int work = ES_GROWTH_WORK_TRAIN; work <= ES_GROWTH_WORK_MEASURE; work++) {
         ES_TRY(es_event_record(readback->began[work], growth->stream));
         es_profile_range_begin(growth->device, growth->stream, phases[work]);
@@ -126,12 +147,16 @@ static EsStatus queue_advance(EsGrowth *growth) {
 
 static EsStatus queue_decision(EsGrowth *growth) {
     growth->on_device->step++;
+    growth->on_device->ahead = ES_GROWTH_AHEAD_DECIDED;
     return run_work(growth, ES_GROWTH_WORK_DECIDE);
 }
 
 static EsStatus queue_report(EsGrowth *growth, EsGrowthMoment moment) {
     EsGrowthOnDevice *d = growth->on_device;
     int is_decided = moment == ES_GROWTH_DECIDED;
+    if (is_decided && d->ahead == ES_GROWTH_AHEAD_DECIDED) {
+        d->ahead = ES_GROWTH_AHEAD_REPORTED;
+    }
     size_t bytes = is_decided ? es_growth_state_bytes(d->arrays.n_envs, d->arrays.n_slots)
                               : d->packing.measured_bytes;
     return es_stream_copy(growth->stream, (char *)d->packed + (is_decided ? d->packing.decided : 0),
@@ -148,6 +173,9 @@ static EsStatus queue_collect(EsGrowth *growth) {
                           ES_COPY_TO_HOST));
     ES_TRY(es_event_record(readback->arrived, growth->stream));
     d->n_collected++;
+    if (d->ahead == ES_GROWTH_AHEAD_REPORTED) {
+        d->ahead = ES_GROWTH_AHEAD_COPY;
+    }
     return ES_STATUS_OK;
 }
 
@@ -217,6 +245,7 @@ static EsStatus reset(EsGrowth *growth, int64_t first_episode) {
     d->n_received = d->n_collected; // copies in flight belong to a finished episode
     ES_TRY(queue_reset(growth, first_episode));
     es_lifecycle_reset(&growth->shown.state, &growth->options.settings);
+    d->ahead = ES_GROWTH_AHEAD_MIRROR;
     return ES_STATUS_OK;
 }
 
@@ -231,6 +260,7 @@ static EsStatus decide(EsGrowth *growth, const EsAction *actions) {
     es_lifecycle_apply(&growth->shown.state, &growth->options.settings, actions);
     es_lifecycle_tick(&growth->shown.state, &growth->options.settings);
     growth->shown.moment = ES_GROWTH_DECIDED;
+    d->ahead = ES_GROWTH_AHEAD_MIRROR;
     return ES_STATUS_OK;
 }
 
@@ -244,6 +274,7 @@ static EsStatus settle_prunes(EsGrowth *growth) {
 static EsStatus adopt_state(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     d->step = growth->shown.state.env.step[0];
+    d->ahead = ES_GROWTH_AHEAD_MIRROR;
     return es_stream_copy(growth->stream, d->live, growth->slab,
                           es_growth_state_bytes(d->arrays.n_envs, d->arrays.n_slots),
                           ES_COPY_TO_DEVICE);
@@ -266,7 +297,7 @@ static EsStatus plant(EsGrowth *growth, int64_t env) {
 static EsStatus run_trials(EsGrowth *growth, EsGrowthTrial *trials, int64_t n) {
     EsGrowthOnDevice *d = growth->on_device;
     const EsGrowthArrays *arrays = &d->arrays;
-    EsFusedResults results = es_fused_step_evaluated(d->fused);
+    EsFusedResults results = d->executor->evaluated(growth);
     size_t bytes = sizeof(int32_t) * (size_t)n;
     int32_t *count = d->sent_trials, *env = count + 1, *off = env + n;
     float *loss = (float *)(off + n);
@@ -281,11 +312,7 @@ static EsStatus run_trials(EsGrowth *growth, EsGrowthTrial *trials, int64_t n) {
     ES_TRY(es_stream_copy(stream, arrays->trial_env, env, bytes, ES_COPY_TO_DEVICE));
     ES_TRY(es_stream_copy(stream, arrays->trial_off, off, bytes, ES_COPY_TO_DEVICE));
     es_growth_cuda_fill_trials(arrays, stream, n);
-    EsFusedInstances instances = {.n_instances = n,
-                                  .n_active = arrays->n_trials,
-                                  .env = arrays->trial_env,
-                                  .slots = arrays->trial_slots};
-    es_fused_step_evaluate(d->fused, stream, &instances, trials->first_image, trials->n_images);
+    ES_TRY(d->executor->evaluate(growth, trials, n, trials->first_image, trials->n_images));
     ES_TRY(es_stream_copy(stream, loss, results.loss.data, bytes, ES_COPY_TO_HOST));
     ES_TRY(es_stream_copy(stream, n_correct, results.n_correct.data, bytes, ES_COPY_TO_HOST));
     ES_TRY(es_stream_copy(stream, n_invalid, results.n_invalid.data, bytes, ES_COPY_TO_HOST));
@@ -307,12 +334,15 @@ static EsStatus run_all_trials(EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
-// A trial is an instance in a table here: there is nothing to begin or to find.
-static void begin_trials(EsGrowth *growth) { (void)growth; }
+// Plans of earlier trials may make room for those of the set.
+static void begin_trials(EsGrowth *growth) {
+    if (growth->plans != NULL) {
+        es_growth_plans_begin_step(growth->plans);
+    }
+}
 
 static EsStatus prepare_trial(EsGrowth *growth, EsGrowthTrial *trial) {
-    (void)growth, (void)trial;
-    return ES_STATUS_OK;
+    return growth->on_device->executor->prepare_trial(growth, trial);
 }
 
 // --- episodes to come ---

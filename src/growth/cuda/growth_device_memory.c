@@ -126,6 +126,7 @@ static void take_training(EsGrowthArrays *arrays, Cursor *at) {
     arrays->rates.momentum = take(at, n, sizeof(float));
     arrays->rates.host_decay = take(at, n, sizeof(float));
     arrays->rates.clip = take(at, n, sizeof(float));
+    arrays->average_share = take(at, n * ES_GROWTH_PARTS(arrays->n_slots), sizeof(float));
 }
 
 static void take_trials(EsGrowthArrays *arrays, int64_t max_trials, Cursor *at) {
@@ -251,9 +252,11 @@ static EsStatus list_slots(Tables *tables) {
     for (int s = 0; s < growth->model.n_slots; s++) {
         ES_TRY(
             list_tensors(tables, growth->gate_graphs[s], ES_ROLE_PARAMETER, &tables->map->gate[s]));
-        for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
-            ES_TRY(list_tensors(tables, growth->seed_graphs[s][b], ES_ROLE_PARAMETER,
-                                &tables->map->seed[s][b]));
+        for (int b = 0; b < ES_BLUEPRINT_END; b++) {
+            const EsGraph *graph = growth->seed_graphs[s][b];
+            ES_TRY(graph == NULL
+                       ? ES_STATUS_OK
+                       : list_tensors(tables, graph, ES_ROLE_PARAMETER, &tables->map->seed[s][b]));
         }
     }
     return ES_STATUS_OK;
@@ -290,7 +293,7 @@ static void list_places(Tables *tables) {
     add_places(tables, ES_GROWTH_SECTION_HOST, 0, tables->map->host.n);
     for (int s = 0; s < n_slots; s++) {
         int32_t most = 0;
-        for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
+        for (int b = 0; b < ES_BLUEPRINT_END; b++) {
             most = ES_MAX(most, tables->map->seed[s][b].n);
         }
         tables->groups.first[1 + s] = tables->n_places;
@@ -307,7 +310,7 @@ static int64_t longest_at(const Tables *tables, const EsGrowthPlace *place) {
                                   : place->section == ES_GROWTH_SECTION_GATE
                                       ? &map->gate[place->slot]
                                       : map->seed[place->slot];
-    int n_ranges = place->section == ES_GROWTH_SECTION_SEED ? ES_BLUEPRINT_COUNT : 1;
+    int n_ranges = place->section == ES_GROWTH_SECTION_SEED ? ES_BLUEPRINT_END : 1;
     int64_t most = 0;
     for (int i = 0; i < n_ranges; i++) {
         if (place->number < ranges[i].n) {
@@ -333,26 +336,33 @@ static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Offsets of the tables, each as large as this model can need: settings, then these.
 typedef struct TableOffsets {
-    size_t map, spans, chunks, places, pieces, first_piece, bytes;
+    size_t map, spans, chunks, places, pieces, first_piece, epoch_share, bytes;
 } TableOffsets;
+
+// Epochs with a share of the learning rate of their own.
+static int64_t count_epochs(const EsGrowth *growth) {
+    int has_steps = growth->options.recipe.decay == ES_DECAY_STEP;
+    return has_steps ? growth->options.settings.episode_steps : 0;
+}
 
 static TableOffsets measure(const EsGrowth *growth) {
     const EsGrowthLayout *layout = &growth->model.layout;
     size_t n_slots = (size_t)growth->model.n_slots;
-    size_t n_spans = (2 + n_slots * (1 + ES_BLUEPRINT_COUNT)) * ES_SPANS_MAX;
+    size_t n_spans = (2 + n_slots * (1 + ES_BLUEPRINT_END)) * ES_SPANS_MAX;
     size_t n_chunks =
         (size_t)(layout->n_parameters + layout->n_states) / ES_GROWTH_CHUNK + 2 + 2 * n_slots;
     size_t n_places = (1 + 2 * n_slots) * ES_SPANS_MAX;
     // tensors at a slot's places are of several blueprints, each no longer than the slot's region
     size_t n_pieces =
-        n_places + ES_BLUEPRINT_COUNT * (size_t)layout->n_parameters / ES_GROWTH_PIECE + 1;
+        n_places + ES_BLUEPRINT_END * (size_t)layout->n_parameters / ES_GROWTH_PIECE + 1;
     TableOffsets offsets = {.map = aligned(sizeof(EsGrowthSettings))};
     offsets.spans = offsets.map + aligned(sizeof(EsGrowthMap));
     offsets.chunks = offsets.spans + aligned(n_spans * sizeof(EsGrowthSpan));
     offsets.places = offsets.chunks + aligned(n_chunks * sizeof(EsGrowthChunk));
     offsets.pieces = offsets.places + aligned(n_places * sizeof(EsGrowthPlace));
     offsets.first_piece = offsets.pieces + aligned(n_pieces * sizeof(EsGrowthPiece));
-    offsets.bytes = offsets.first_piece + aligned(n_places * sizeof(int32_t));
+    offsets.epoch_share = offsets.first_piece + aligned(n_places * sizeof(int32_t));
+    offsets.bytes = offsets.epoch_share + aligned((size_t)count_epochs(growth) * sizeof(float));
     return offsets;
 }
 
@@ -365,6 +375,9 @@ static void bind_tables(EsGrowthOnDevice *d, const Tables *tables, const TableOf
     d->arrays.places = (const EsGrowthPlace *)(void *)(block + offsets->places);
     d->arrays.pieces = (const EsGrowthPiece *)(void *)(block + offsets->pieces);
     d->arrays.first_piece = (const int32_t *)(void *)(block + offsets->first_piece);
+    if (count_epochs(tables->growth) > 0) {
+        d->arrays.epoch_share = (const float *)(void *)(block + offsets->epoch_share);
+    }
     d->arrays.n_pieces = tables->n_pieces;
     d->arrays.groups = tables->groups;
     d->arrays.n_chunks = tables->n_chunks;
@@ -391,6 +404,10 @@ static EsStatus create_tables(EsGrowth *growth) {
     list_chunks(&tables);
     list_places(&tables);
     list_pieces(&tables);
+    for (int64_t step = 0; step < count_epochs(growth); step++) {
+        float share = es_recipe_epoch_share(&growth->options.recipe, step);
+        memcpy(block + offsets.epoch_share + (size_t)step * sizeof share, &share, sizeof share);
+    }
     ES_TRY_GOTO(es_device_allocate(growth->device, offsets.bytes, &d->tables));
     ES_TRY_GOTO(es_stream_copy(growth->stream, d->tables, block, offsets.bytes, ES_COPY_TO_DEVICE));
     ES_TRY_GOTO(es_stream_synchronize(growth->stream));
@@ -429,6 +446,15 @@ static void fill_arrays(EsGrowth *growth) {
     arrays->saved_parameters = growth->saved_parameters.data;
     arrays->saved_states = growth->saved_states.data;
     arrays->episode = growth->episode.data;
+    const EsGrowthAverage *average = &growth->average;
+    if (average->store != NULL) {
+        arrays->average_decay = options->recipe.average;
+        arrays->average = average->store->parameters.data;
+        arrays->average_states = average->store->states.data;
+        arrays->saved_average = average->saved_parameters.data;
+        arrays->saved_average_states = average->saved_states.data;
+        arrays->average_updates = average->n_updates.data;
+    }
     d->max_trials = options->n_envs * arrays->max_patterns;
 }
 
@@ -440,40 +466,32 @@ static EsStatus upload(EsGrowth *growth, EsDtype dtype, int rank, const int64_t 
     return es_stream_synchronize(growth->stream);
 }
 
-// Passes of equal length over the validation images.
-static int64_t images_per_pass(const EsGrowth *growth) {
-    int64_t n = growth->options.n_validation_images;
-    int64_t most = ES_MAX(ES_GROWTH_EVALUATED_MAX / growth->on_device->max_trials, 8);
-    int64_t n_passes = (n + most - 1) / most;
-    return (n + n_passes - 1) / n_passes;
-}
-
-static EsStatus create_fused(EsGrowth *growth) {
+// The data set, and what runs the hosts on it.
+static EsStatus create_executor(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     const EsDataset *dataset = growth->model.dataset;
-    const int64_t dims[] = {dataset->n_images, dataset->n_channels, dataset->height,
-                            dataset->width};
-    ES_TRY(upload(growth, ES_DTYPE_U8, 4, dims, dataset->images, &d->images));
-    ES_TRY(upload(growth, ES_DTYPE_U16, 1, dims, dataset->labels, &d->labels));
-    EsFusedOptions options = {.model = &growth->model,
-                              .store = growth->store,
-                              .images = d->images,
-                              .labels = d->labels,
-                              .episode = growth->episode,
-                              .precision = growth->options.precision,
-                              .is_tf32 = growth->options.is_tf32,
-                              .batch = growth->options.batch,
-                              .max_instances = d->max_trials,
-                              .max_evaluated = images_per_pass(growth)};
-    ES_TRY(es_fused_step_create(&options, &d->fused));
-    EsFusedResults trained = es_fused_step_trained(d->fused);
-    EsFusedResults evaluated = es_fused_step_evaluated(d->fused);
+    const EsGrowthInputs inputs = es_growth_inputs(dataset);
+    ES_TRY(upload(growth, inputs.dtype, 4, inputs.dims, inputs.values, &d->images));
+    ES_TRY(upload(growth, ES_DTYPE_U16, 1, &dataset->n_images, dataset->labels, &d->labels));
+    ES_TRY(d->executor->create(growth));
+    EsFusedResults trained = d->executor->trained(growth);
+    EsFusedResults evaluated = d->executor->evaluated(growth);
     d->arrays.trained_loss = trained.loss.data;
     d->arrays.trained_correct = trained.n_correct.data;
     d->arrays.trained_invalid = trained.n_invalid.data;
     d->arrays.evaluated_loss = evaluated.loss.data;
     d->arrays.evaluated_correct = evaluated.n_correct.data;
     d->arrays.evaluated_invalid = evaluated.n_invalid.data;
+    return ES_STATUS_OK;
+}
+
+// The state of hosts without seeds.
+static EsStatus create_fresh(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    int32_t n_envs = d->arrays.n_envs, n_slots = d->arrays.n_slots;
+    ES_TRY(es_allocate(es_growth_state_bytes(n_envs, n_slots), &d->fresh_slab));
+    es_growth_state_bind(&d->fresh, d->fresh_slab, n_envs, n_slots);
+    es_lifecycle_reset(&d->fresh, &growth->options.settings);
     return ES_STATUS_OK;
 }
 
@@ -488,20 +506,21 @@ static EsStatus create_readbacks(EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
-// There is no other executor for growth on a GPU.
-static EsStatus check_host(const EsGrowth *growth) {
-    EsStatus status =
-        es_fused_step_check(&growth->model, growth->device, growth->options.precision);
-    return status != ES_STATUS_UNSUPPORTED
-               ? status
-               : ES_FAIL(UNSUPPORTED, "%s; change the host, or let it grow on the CPU (device cpu)",
-                         es_status_detail());
+// The fused step where it runs this host.
+static EsStatus choose_executor(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    const EsGrowthOptions *options = &growth->options;
+    int is_fused = 0;
+    ES_TRY(es_growth_choose_executor(&growth->model, growth->device, options->precision,
+                                     options->is_generic, &is_fused, d->not_fused));
+    d->executor = is_fused ? es_growth_executor_fused() : es_growth_executor_planned();
+    return ES_STATUS_OK;
 }
 
 EsStatus es_growth_on_device_create(EsGrowth *growth) {
-    ES_TRY(check_host(growth));
     ES_TRY(es_allocate(sizeof *growth->on_device, (void **)&growth->on_device));
     EsGrowthOnDevice *d = growth->on_device;
+    ES_TRY(choose_executor(growth));
     fill_arrays(growth);
     plan_packing(growth);
     ES_TRY(create_tables(growth));
@@ -510,7 +529,8 @@ EsStatus es_growth_on_device_create(EsGrowth *growth) {
     ES_TRY(create_rows(growth));
     ES_TRY(allocate_packed(growth));
     ES_TRY(create_readbacks(growth));
-    ES_TRY(create_fused(growth));
+    ES_TRY(create_fresh(growth));
+    ES_TRY(create_executor(growth));
     d->view = (EsGrowthDevice){.stream = growth->stream,
                                .state = d->arrays.state,
                                .settings = d->arrays.settings,
@@ -531,7 +551,9 @@ void es_growth_on_device_destroy(EsGrowth *growth) {
     for (int work = 0; work < ES_GROWTH_WORK_COUNT; work++) {
         es_graph_capture_destroy(&d->graph_captures[work]);
     }
-    es_fused_step_destroy(d->fused);
+    if (d->executor != NULL) {
+        d->executor->destroy(growth);
+    }
     for (int i = 0; i < 2; i++) {
         es_event_destroy(d->readback[i].arrived);
         for (size_t k = 0; k < ES_COUNT_OF(d->readback[i].began); k++) {
@@ -555,6 +577,7 @@ void es_growth_on_device_destroy(EsGrowth *growth) {
     growth->pairs = NULL;
     growth->accuracy = NULL;
     growth->n_invalid = NULL;
+    es_release(d->fresh_slab);
     es_release(d);
     growth->on_device = NULL;
 }

@@ -4,6 +4,7 @@
 #define ES_GROWTH_GROWTH_ON_DEVICE_H
 
 #include "growth/cuda/growth_arrays.h"
+#include "growth/cuda/growth_executor.h"
 #include "growth/engine/growth_internal.h"
 #include "network/plan/graph_capture.h"
 
@@ -38,10 +39,27 @@ typedef struct EsReadback {
     int has_times;
 } EsReadback;
 
+// The place where the CPU finds the small state that the work queued last starts from.
+typedef enum EsGrowthAhead {
+    ES_GROWTH_AHEAD_FRESH,    // an episode was queued: hosts without seeds
+    ES_GROWTH_AHEAD_MIRROR,   // the mirror has gone through the same
+    ES_GROWTH_AHEAD_DECIDED,  // a decision was queued: there is none yet
+    ES_GROWTH_AHEAD_REPORTED, // likewise; its outcome is kept on the device
+    ES_GROWTH_AHEAD_COPY      // in the packed copy that was queued last
+} EsGrowthAhead;
+
+typedef struct EsPlannedStep EsPlannedStep; // of planned_executor.c
+
 struct EsGrowthOnDevice {
     EsGrowthDevice view; // view for other modules
     EsGrowthArrays arrays;
-    EsFusedStep *fused;      // owned
+    const EsGrowthExecutor *executor; // constant
+    char not_fused[256];              // why it is not the fused one; "": it is
+    EsFusedStep *fused;               // owned by the executor that needs it, as the next
+    EsPlannedStep *planned;
+    EsGrowthAhead ahead;
+    EsGrowthState fresh;     // what AHEAD_FRESH shows, in fresh_slab
+    void *fresh_slab;        // owned
     EsTensor images, labels; // owned: the data set
     void *tables;            // owned: settings, map, spans, chunks, places
     void *rows;              // owned: everything per environment that is not in `live`
@@ -55,7 +73,7 @@ struct EsGrowthOnDevice {
     EsReadback readback[2];
     int64_t n_collected, n_received; // packed copies; the mirrors show number n_received - 1
     EsGrowthMoment moment;           // of it, that was asked for last
-    int64_t max_trials;              // R
+    int64_t max_trials;              // R, and the trials of a run
     int32_t step;                    // that the queued work is in
 };
 
@@ -67,6 +85,10 @@ struct EsGrowthOnDevice {
 EsStatus es_growth_on_device_create(EsGrowth *growth);
 void es_growth_on_device_destroy(EsGrowth *growth);
 EsStatus es_growth_on_device_reserve(EsGrowth *growth, size_t bytes, void **device_memory);
+
+// growth_device.c: the small state that the training of the step queued next, or trials queued now,
+// start from: its stages, alphas, blueprints and algorithms. Waits for the packed copy that has it.
+EsStatus es_growth_on_device_ahead(EsGrowth *growth, EsGrowthState *state);
 
 // growth_device_memory.c: points the mirrors of `growth` at a packed block in CPU memory.
 void es_growth_on_device_mirror(EsGrowth *growth, void *memory, EsGrowthMoment moment);

@@ -159,6 +159,24 @@ static __device__ void finish_group(const EsGrowthArrays &arrays, int64_t env, i
     }
 }
 
+// Shares that the averages of a group's parts keep, and their counts: an average moves with its
+// weights. That of a gate which is not asked yet counts along.
+static __device__ void count_average(const EsGrowthArrays &arrays, int64_t env, int32_t group) {
+    int64_t row = env * ES_GROWTH_PARTS(arrays.n_slots);
+    bool is_left = arrays.clip_factor[env * (1 + arrays.n_slots) + group] < 0.0f;
+    int32_t first = group == 0 ? ES_GROWTH_HOST : ES_GROWTH_GATE(group - 1);
+    int32_t end = group == 0 ? first + 1 : first + 2;
+    for (int32_t part = first; part < end; part++) {
+        bool is_gate = group > 0 && part == first;
+        bool is_there =
+            !is_left && (!is_gate || arrays.train_slots[env * arrays.n_slots + group - 1].has_gate);
+        int32_t *n_updates = &arrays.average_updates[row + part];
+        arrays.average_share[row + part] =
+            is_there ? es_average_share(arrays.average_decay, *n_updates) : -1.0f;
+        *n_updates += is_there;
+    }
+}
+
 // A block per (environment, piece of a tensor); the environment's last one adds them up, a thread
 // per tensor, then one per group.
 static __global__ void __launch_bounds__(ES_THREADS)
@@ -182,6 +200,9 @@ static __global__ void __launch_bounds__(ES_THREADS)
     bool has_overflown = __syncthreads_or(arrays.is_scaled && sums.n_nonfinite > 0) != 0;
     if (group <= arrays.n_slots) {
         finish_group(arrays, env, group, sums, has_overflown, is_measured);
+    }
+    if (group <= arrays.n_slots && arrays.average_decay > 0.0f) {
+        count_average(arrays, env, group);
     }
     __syncthreads(); // all groups have looked at the scale
     if (threadIdx.x == 0) {
@@ -222,6 +243,9 @@ static __global__ void sgd_kernel(const __grid_constant__ EsGrowthArrays arrays,
         is_host ? arrays.rates.host_learning_rate[env] : arrays.rates.seed_learning_rate[env];
     float decay = is_host ? arrays.rates.host_decay[env] : 0.0f;
     float keep = arrays.rates.momentum[env];
+    if (arrays.epoch_share != NULL) {
+        learning_rate *= arrays.epoch_share[arrays.state.env.step[env] - 1];
+    }
     if (arrays.schedule.n_updates > 0) {
         learning_rate *= es_schedule_share(&arrays.schedule, update[0]);
     }
@@ -250,6 +274,29 @@ static __global__ void sgd_kernel(const __grid_constant__ EsGrowthArrays arrays,
     }
 }
 
+// --- averages ---
+
+// As es_average_update, part by part; statistics are the host's.
+static __global__ void average_kernel(const __grid_constant__ EsGrowthArrays arrays) {
+    int64_t env = blockIdx.x / arrays.n_chunks;
+    EsGrowthChunk chunk = arrays.chunks[blockIdx.x % arrays.n_chunks];
+    bool is_state = chunk.section == ES_GROWTH_SECTION_STATE;
+    int32_t part = chunk.section == ES_GROWTH_SECTION_GATE   ? ES_GROWTH_GATE(chunk.slot)
+                   : chunk.section == ES_GROWTH_SECTION_SEED ? ES_GROWTH_SEED(chunk.slot)
+                                                             : ES_GROWTH_HOST;
+    float share = arrays.average_share[env * ES_GROWTH_PARTS(arrays.n_slots) + part];
+    if (share < 0.0f) {
+        return;
+    }
+    int64_t row = env * (is_state ? arrays.n_states : arrays.n_parameters);
+    const float *weights = (is_state ? arrays.states : arrays.parameters) + row;
+    float *average = (is_state ? arrays.average_states : arrays.average) + row;
+    float rest = 1.0f - share;
+    for (int64_t j = chunk.first + threadIdx.x; j < chunk.end; j += ES_THREADS) {
+        average[j] += rest * (weights[j] - average[j]);
+    }
+}
+
 void es_growth_cuda_update(const EsGrowthArrays *arrays, const int32_t *update, EsStream *stream,
                            int is_measured) {
     EsLaunch launch(stream, "growth_update");
@@ -258,4 +305,8 @@ void es_growth_cuda_update(const EsGrowthArrays *arrays, const int32_t *update, 
                         (size_t)arrays->n_places * sizeof(TensorSums), *arrays, is_measured);
     launch.start(sgd_kernel, dim3((unsigned)(n_envs * arrays->n_parameter_chunks)), ES_THREADS,
                  *arrays, update);
+    if (arrays->average_decay > 0.0f) {
+        launch.start(average_kernel, dim3((unsigned)(n_envs * arrays->n_chunks)), ES_THREADS,
+                     *arrays);
+    }
 }

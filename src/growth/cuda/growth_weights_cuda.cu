@@ -76,6 +76,32 @@ static __device__ float initial_at(const EsGrowthArrays &arrays, const Orders &o
     return 0.0f;
 }
 
+// The average of a value that is made anew begins with it; one that goes back goes back to its own.
+static __device__ void follow_average(const EsGrowthArrays &arrays, const Orders &orders,
+                                      bool is_state, int64_t at, float value) {
+    float *average = (is_state ? arrays.average_states : arrays.average) + at;
+    float *saved = (is_state ? arrays.saved_average_states : arrays.saved_average) + at;
+    if (orders.is_cleared || orders.is_initialised) {
+        *average = value;
+    } else if (orders.is_restored) {
+        *average = *saved;
+    }
+    if (orders.is_saved) {
+        *saved = *average;
+    }
+}
+
+// Averages that begin anew have seen no update.
+static __device__ void reset_average_count(const EsGrowthArrays &arrays, const Orders &orders,
+                                           int64_t env, const EsGrowthChunk &chunk) {
+    int32_t part = chunk.section == ES_GROWTH_SECTION_GATE   ? ES_GROWTH_GATE(chunk.slot)
+                   : chunk.section == ES_GROWTH_SECTION_SEED ? ES_GROWTH_SEED(chunk.slot)
+                                                             : ES_GROWTH_HOST;
+    if (orders.is_cleared || orders.is_initialised) {
+        arrays.average_updates[env * ES_GROWTH_PARTS(arrays.n_slots) + part] = 0;
+    }
+}
+
 static __global__ void weights_kernel(const __grid_constant__ EsGrowthArrays arrays, int is_fresh) {
     int64_t env = blockIdx.x / arrays.n_chunks;
     EsGrowthChunk chunk = arrays.chunks[blockIdx.x % arrays.n_chunks];
@@ -100,6 +126,12 @@ static __global__ void weights_kernel(const __grid_constant__ EsGrowthArrays arr
         if (orders.is_saved) {
             saved[j] = values[j];
         }
+        if (arrays.average_decay > 0.0f) {
+            follow_average(arrays, orders, is_state, row + j, values[j]);
+        }
+    }
+    if (arrays.average_decay > 0.0f && threadIdx.x == 0) {
+        reset_average_count(arrays, orders, env, chunk);
     }
 }
 

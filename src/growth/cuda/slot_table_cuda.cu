@@ -151,6 +151,29 @@ void es_growth_cuda_fill_trials(const EsGrowthArrays *arrays, EsStream *stream, 
                  n);
 }
 
+// --- passes of evaluation ---
+
+static __global__ void add_pass_kernel(const float *pass_loss, const int32_t *pass_correct,
+                                       const int32_t *pass_invalid, float *loss, int32_t *correct,
+                                       int32_t *invalid, int64_t n, float n_images, int adds) {
+    int64_t r = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x;
+    if (r < n) {
+        loss[r] = (adds ? loss[r] : 0.0f) + pass_loss[r] * n_images;
+        correct[r] = (adds ? correct[r] : 0) + pass_correct[r];
+        invalid[r] = (adds ? invalid[r] : 0) + pass_invalid[r];
+    }
+}
+
+void es_growth_cuda_add_pass(EsStream *stream, const EsFusedResults *pass,
+                             const EsFusedResults *results, int64_t n, int64_t n_images, int adds) {
+    EsLaunch launch(stream, "growth_add_pass");
+    launch.start(add_pass_kernel, dim3((unsigned)es_ceil_div(n, ES_THREADS)), ES_THREADS,
+                 es_data<float>(&pass->loss), es_data<int32_t>(&pass->n_correct),
+                 es_data<int32_t>(&pass->n_invalid), es_data<float>(&results->loss),
+                 es_data<int32_t>(&results->n_correct), es_data<int32_t>(&results->n_invalid), n,
+                 (float)n_images, adds);
+}
+
 // --- results ---
 
 static __global__ void results_kernel(const __grid_constant__ EsGrowthArrays arrays) {

@@ -3,6 +3,7 @@
 #include "growth/engine/growth.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -50,7 +51,7 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
     const EsHostSpec *host = &options->host;
     ES_TRY(es_host_check(host));
     ES_TRY(es_recipe_check(&options->recipe, device));
-    ES_TRY(es_growth_check_dataset(host, dataset, device));
+    ES_TRY(es_growth_check_dataset(host, dataset));
     if (options->n_slots < 1 || options->n_slots > ES_SLOTS_MAX || options->n_envs < 1 ||
         options->step_batches < 1 || options->gradient_stride < 1 || options->plan_capacity < 8) {
         return ES_FAIL(ARGUMENT,
@@ -93,7 +94,7 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
     return ES_STATUS_OK;
 }
 
-EsDtype es_growth_auto_precision(const EsDeviceInfo *device) {
+EsDtype es_growth_device_precision(const EsDeviceInfo *device) {
     if (device->kind == ES_DEVICE_CPU) {
         return ES_DTYPE_F32;
     }
@@ -146,8 +147,8 @@ static void fill_settings(EsGrowth *growth) {
     }
 }
 
-EsStatus es_growth_check_host(const EsHostSpec *host, const EsSlot *slots, int n_slots,
-                              const EsDevice *device, EsDtype precision) {
+EsStatus es_growth_check_fused(const EsHostSpec *host, const EsSlot *slots, int n_slots,
+                               const EsDevice *device, EsDtype precision) {
     EsGrowthModel model = {.host = *host, .n_slots = n_slots, .n_envs = 1};
     if (es_device_info(device)->kind == ES_DEVICE_CPU) {
         return ES_STATUS_OK;
@@ -155,6 +156,32 @@ EsStatus es_growth_check_host(const EsHostSpec *host, const EsSlot *slots, int n
     memcpy(model.slots, slots, sizeof *slots * (size_t)n_slots);
     ES_TRY(es_growth_layout_create(&model));
     return es_fused_step_check(&model, device, precision);
+}
+
+EsDtype es_growth_auto_precision(const EsHostSpec *host, const EsSlot *slots, int n_slots,
+                                 const EsDevice *device) {
+    EsDtype precision = es_growth_device_precision(es_device_info(device));
+    int is_refused = precision == ES_DTYPE_F16 &&
+                     es_growth_check_fused(host, slots, n_slots, device, precision) != ES_STATUS_OK;
+    return host->kind == ES_HOST_DENSE || is_refused ? ES_DTYPE_F32 : precision;
+}
+
+EsStatus es_growth_choose_executor(const EsGrowthModel *model, const EsDevice *device,
+                                   EsDtype precision, int is_generic, int *is_fused,
+                                   char not_fused[256]) {
+    *is_fused = 0;
+    snprintf(not_fused, 256, "not fused, as was asked for");
+    if (!is_generic) {
+        EsStatus status = es_fused_step_check(model, device, precision);
+        *is_fused = status == ES_STATUS_OK;
+        snprintf(not_fused, 256, *is_fused ? "" : "not fused, which is slower: %.220s",
+                 es_status_detail());
+        ES_TRY(status == ES_STATUS_UNSUPPORTED ? ES_STATUS_OK : status);
+    }
+    return !*is_fused && precision == ES_DTYPE_F16
+               ? ES_FAIL(UNSUPPORTED, "%s; float16 runs fused alone: choose bfloat16 or off (f32)",
+                         not_fused)
+               : ES_STATUS_OK;
 }
 
 static EsStatus create_model(EsGrowth *growth, const EsDataset *dataset) {
@@ -301,6 +328,7 @@ static EsStatus create_on_cpu(EsGrowth *growth) {
                                   .store = growth->store,
                                   .evaluated = growth->evaluated,
                                   .episode = &growth->episode,
+                                  .precision = growth->options.precision,
                                   .mode = growth->options.mode,
                                   .capacity = growth->options.plan_capacity};
     ES_TRY(create_cpu_arrays(growth));
@@ -781,11 +809,27 @@ static EsStatus append_slab(EsGrowth *growth, EsStateHash *hash, const EsTensor 
     return ES_STATUS_OK;
 }
 
+static EsStatus append_device_counts(EsGrowth *growth, EsStateHash *hash, const EsTensor *counts) {
+    size_t bytes = es_tensor_bytes(counts);
+    void *copy = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_allocate(bytes, &copy));
+    ES_TRY_GOTO(es_stream_copy(growth->stream, copy, counts->data, bytes, ES_COPY_TO_HOST));
+    ES_TRY_GOTO(es_stream_synchronize(growth->stream));
+    es_state_hash_append_bytes(hash, copy, bytes);
+done:
+    es_release(copy);
+    return status;
+}
+
 static EsStatus append_counts(EsGrowth *growth, EsStateHash *hash, const EsTensor *counts) {
-    size_t row_bytes = es_tensor_bytes(counts) / (size_t)growth->options.n_envs;
-    EsRankColumn column = {counts->data, row_bytes};
+    size_t bytes = es_tensor_bytes(counts);
+    EsRankColumn column = {counts->data, bytes / (size_t)growth->options.n_envs};
+    if (growth->on_device != NULL) {
+        return append_device_counts(growth, hash, counts);
+    }
     ES_TRY(es_ranks_gather(growth->options.ranks, "counts", growth->options.n_envs, &column, 1));
-    es_state_hash_append_bytes(hash, counts->data, es_tensor_bytes(counts));
+    es_state_hash_append_bytes(hash, counts->data, bytes);
     return ES_STATUS_OK;
 }
 
@@ -814,6 +858,22 @@ EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash) {
 
 EsGrowthPlansReport es_growth_plans(const EsGrowth *growth) {
     return growth->plans == NULL ? (EsGrowthPlansReport){0} : es_growth_plans_report(growth->plans);
+}
+
+int es_growth_is_fused(const EsGrowth *growth) { return es_growth_device_report(growth).is_fused; }
+
+const char *es_growth_executor(const EsGrowth *growth, char text[ES_EXECUTOR_BYTES]) {
+    if (growth->on_device != NULL) {
+        EsGrowthDeviceReport report = es_growth_device_report(growth);
+        snprintf(text, ES_EXECUTOR_BYTES, "%s%s",
+                 report.is_fused ? "fused kernels" : "plans of single operations: ",
+                 report.is_fused ? "" : report.fallback);
+        return text;
+    }
+    EsGrowthPlansReport plans = es_growth_plans(growth);
+    snprintf(text, ES_EXECUTOR_BYTES, "%s%s",
+             plans.fallback[0] == '\0' ? "vector engine" : "single operations: ", plans.fallback);
+    return text;
 }
 
 EsGrowthTimes es_growth_times(const EsGrowth *growth) { return growth->times; }

@@ -49,6 +49,7 @@ typedef struct EsGrowthOptions {
     int is_paired;     // all environments are in the first one's episode: the same initial
                        // weights, batches and seeds, so that decisions alone tell them apart
     EsCompileMode mode;
+    int is_generic; // CUDA: plans of single operations, also where the fused step runs the host
     int plan_capacity;
     float host_learning_rate, seed_learning_rate;
     EsRecipe recipe;
@@ -69,9 +70,14 @@ typedef struct EsGrowthOptions {
 EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, int n_slots,
                                    int64_t n_envs);
 
-// Default precision of hosts: F32 on the CPU; on CUDA BF16 from compute capability 8.0 on, whose
-// tensor cores have it, else F16.
-EsDtype es_growth_auto_precision(const EsDeviceInfo *device);
+// Default precision of hosts on a device: F32 on the CPU; on CUDA BF16 from compute capability 8.0
+// on, whose tensor cores have it, else F16.
+EsDtype es_growth_device_precision(const EsDeviceInfo *device);
+
+// The same of one host: F32 of layers on rows, which are too small to gain from less, and of hosts
+// that do not run fused where the device's default is F16.
+EsDtype es_growth_auto_precision(const EsHostSpec *host, const EsSlot *slots, int n_slots,
+                                 const EsDevice *device);
 
 // The course of learning rates over the updates of an episode.
 EsLearningRateSchedule es_growth_schedule(const EsGrowthOptions *options);
@@ -216,10 +222,23 @@ int64_t es_growth_episode(const EsGrowth *growth, int64_t env);
 // Bytes of the weights of all hosts, with gradients, momentum, statistics, snapshots and averages.
 size_t es_growth_weight_bytes(const EsGrowth *growth);
 
-// Returns whether such a host can grow on the device, before there is anything else: UNSUPPORTED
-// says why not. A CPU takes every host.
-EsStatus es_growth_check_host(const EsHostSpec *host, const EsSlot *slots, int n_slots,
-                              const EsDevice *device, EsDtype precision);
+// The executor of the hosts in words, and why there is no faster one; on the CPU of the plans that
+// are built.
+const char *es_growth_executor(const EsGrowth *growth, char text[ES_EXECUTOR_BYTES]);
+
+// Returns whether that is the fused step; 0 on the CPU.
+int es_growth_is_fused(const EsGrowth *growth);
+
+// Returns whether the device runs such a host in the fastest way that it has for any, before there
+// is anything else: on CUDA fused; UNSUPPORTED says why not. A CPU has one way for all.
+EsStatus es_growth_check_fused(const EsHostSpec *host, const EsSlot *slots, int n_slots,
+                               const EsDevice *device, EsDtype precision);
+
+// The executor of a model's hosts on a CUDA device: fused kernels, or plans of single operations,
+// and then the reason. UNSUPPORTED in float16, which plans have not.
+EsStatus es_growth_choose_executor(const EsGrowthModel *model, const EsDevice *device,
+                                   EsDtype precision, int is_generic, int *is_fused,
+                                   char not_fused[256]);
 
 const EsGrowthModel *es_growth_model(const EsGrowth *growth);
 EsStore *es_growth_store(EsGrowth *growth);

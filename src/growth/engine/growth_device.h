@@ -85,10 +85,12 @@ const void *es_growth_received_report(const EsGrowth *growth);
 
 typedef struct EsGrowthDeviceReport {
     int64_t n_captures, n_replays;
-    int64_t n_fallbacks; // parts of a step that could not be captured and are launched one by one
+    int64_t n_fallbacks; // parts of a step that could not be captured and are launched one by one,
+                         // and a host that does not run fused
     double capture_ms;   // of all captures
     char fallback[256];  // why the last one could not; "" = none
-    size_t fused_bytes;  // device memory of the fused step
+    int is_fused;        // the fused step runs the hosts, else plans
+    size_t executor_bytes; // device memory of either, without weights and results
 } EsGrowthDeviceReport;
 EsGrowthDeviceReport es_growth_device_report(const EsGrowth *growth); // zeroed on the CPU
 

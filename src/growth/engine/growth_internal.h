@@ -39,13 +39,6 @@ typedef struct EsGrowthTrial {
     int64_t n_correct, n_invalid;
 } EsGrowthTrial;
 
-// Parts of an environment's parameters that begin at different moments: the host, then of each slot
-// the gate network and the seed.
-#define ES_GROWTH_HOST           0
-#define ES_GROWTH_GATE(slot)     (1 + 2 * (slot))
-#define ES_GROWTH_SEED(slot)     (2 + 2 * (slot))
-#define ES_GROWTH_PARTS(n_slots) (1 + 2 * (n_slots))
-
 // Averaged weights of all environments (recipe.average); all zero without.
 typedef struct EsGrowthAverage {
     EsStore *store;                          // owned: the averages of parameters and states
@@ -91,7 +84,8 @@ const EsGrowthBackend *es_growth_backend_cuda(void);
 typedef struct EsGrowthOnDevice EsGrowthOnDevice;
 
 // On a GPU the rows from `slab` to `accuracy` and n_invalid are mirrors: they point into pinned
-// memory, and the originals are in on_device. There are no plans and no workers then.
+// memory, and the originals are in on_device. Plans and workers are there where the planned step
+// runs the hosts.
 struct EsGrowth {
     const EsGrowthBackend *backend; // constant
     EsGrowthOptions options;
@@ -204,6 +198,10 @@ EsStatus es_growth_gather_step(EsGrowth *growth);
 // growth_validate.c: the CPU's half of trials, for its backend.
 void es_growth_begin_trials(EsGrowth *growth);
 EsStatus es_growth_prepare_trial(EsGrowth *growth, EsGrowthTrial *trial);
+
+// growth_validate.c: the trial's plans of `batch` images, and of the rest, for a small state.
+EsStatus es_growth_find_trial(EsGrowth *growth, const EsGrowthState *state, int64_t batch,
+                              EsGrowthTrial *trial);
 EsStatus es_growth_run_trials(EsGrowth *growth);
 
 // growth_weights.c: a graph of nothing but the parameters of one module, at their places in the

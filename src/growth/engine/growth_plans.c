@@ -36,6 +36,10 @@ EsStatus es_growth_plans_create(const EsGrowthPlansOptions *options, EsGrowthPla
         es_tensor_view((void *)(uintptr_t)inputs.values, inputs.dtype, device, 4, inputs.dims);
     plans->labels = es_tensor_view((void *)(uintptr_t)dataset->labels, ES_DTYPE_U16, device, 1,
                                    &dataset->n_images);
+    if (options->images != NULL) {
+        plans->images = *options->images;
+        plans->labels = *options->labels;
+    }
     *plans_out = plans;
     return ES_STATUS_OK;
 }
@@ -95,10 +99,11 @@ static EsStatus list_spans(const EsGrowthPlans *plans, EsGrowthPlan *plan) {
     return ES_STATUS_OK;
 }
 
-// Keeps why the vector engine does not run a plan.
+// Keeps why the vector engine of a CPU does not run a plan.
 static void note_executor(EsGrowthPlans *plans, const EsPlan *plan) {
     EsPlanReport report = es_plan_report(plan);
-    if (!report.uses_lanes) {
+    int is_cpu = es_device_info(plans->options.store->device)->kind == ES_DEVICE_CPU;
+    if (is_cpu && !report.uses_lanes) {
         snprintf(plans->report.fallback, sizeof plans->report.fallback, "%s",
                  report.fallback[0] != '\0' ? report.fallback : "as was asked for");
     }
@@ -113,13 +118,15 @@ static EsStatus build_plan(EsGrowthPlans *plans, EsGrowthPlan *plan) {
     EsPlanOptions options = es_plan_defaults();
     options.mode = plans->options.mode;
     options.is_hosted = 1;
+    options.activation_dtype = plans->options.precision;
     EsStore *store = plan->is_training ? plans->options.store : plans->options.evaluated;
     ES_TRY(es_plan_create(plan->graph.graph, store, &options, &plan->plan));
     note_executor(plans, plan->plan);
     ES_TRY(es_plan_bind(plan->plan, plan->graph.images, &plans->images));
     ES_TRY(es_plan_bind(plan->plan, plan->graph.labels, &plans->labels));
     ES_TRY(es_plan_bind(plan->plan, plan->graph.episode, plans->options.episode));
-    return plan->is_training ? list_spans(plans, plan) : ES_STATUS_OK;
+    int is_cpu = es_device_info(store->device)->kind == ES_DEVICE_CPU;
+    return plan->is_training && is_cpu ? list_spans(plans, plan) : ES_STATUS_OK;
 }
 
 // A free place, or that of the plan that was not found for the longest time.

@@ -17,7 +17,7 @@ typedef struct EsGrowthPlan {
     int is_training;
     EsGrowthGraph graph; // owned
     EsPlan *plan;        // owned, hosted
-    // training: the parameter tensors, for norms and clipping
+    // training on the CPU: the parameter tensors, for norms and clipping
     int n_spans;
     EsTensor spans;    // owned, i64 [n_spans, 2]: offset, length
     EsTensor groups;   // owned, i32 [n_spans]: 0 the host, 1 + s slot s
@@ -31,6 +31,9 @@ typedef struct EsGrowthPlansOptions {
     EsStore *store;             // borrowed: the weights that are trained,
     EsStore *evaluated;         // borrowed: and those that are evaluated; may be the same
     const EsTensor *episode;    // borrowed, i32 [E]
+    // borrowed: the data set on the store's device; NULL: where the model's lies
+    const EsTensor *images, *labels;
+    EsDtype precision; // of activations
     EsCompileMode mode;
     int capacity; // plans kept
 } EsGrowthPlansOptions;

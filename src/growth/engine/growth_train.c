@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "growth/engine/growth_internal.h"
 #include "growth/rules/alpha_rules.h"
+#include "kernels/ops/schedule_rules.h"
 
 EsBlendMode es_growth_blend_mode(const EsGrowth *growth, int64_t env, int slot) {
     size_t i = (size_t)(env * growth->model.n_slots + slot);

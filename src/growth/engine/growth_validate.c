@@ -13,15 +13,13 @@
 
 // --- trials ---
 
-static EsTopology trial_topology(const EsGrowth *growth, int64_t env, int32_t slots_off) {
+static EsTopology trial_topology(const EsGrowthState *state, int64_t env, int32_t slots_off) {
     EsTopology topology = es_topology_empty();
-    for (int s = 0; s < growth->model.n_slots; s++) {
-        size_t i = (size_t)(env * growth->model.n_slots + s);
-        int is_on = es_slot_is_on(growth->shown.state.seed.stage[i],
-                                  growth->shown.state.seed.alpha[i], slots_off, s);
-        if (is_on) {
-            topology.blueprint[s] = (int8_t)growth->shown.state.seed.blueprint[i];
-            topology.has_gate[s] = growth->shown.state.seed.algorithm[i] == ES_ALGORITHM_GATE;
+    for (int s = 0; s < state->n_slots; s++) {
+        size_t i = (size_t)(env * state->n_slots + s);
+        if (es_slot_is_on(state->seed.stage[i], state->seed.alpha[i], slots_off, s)) {
+            topology.blueprint[s] = (int8_t)state->seed.blueprint[i];
+            topology.has_gate[s] = state->seed.algorithm[i] == ES_ALGORITHM_GATE;
         }
     }
     return topology;
@@ -32,8 +30,13 @@ void es_growth_begin_trials(EsGrowth *growth) { es_growth_plans_begin_step(growt
 
 EsStatus es_growth_prepare_trial(EsGrowth *growth, EsGrowthTrial *trial) {
     int64_t batch = ES_MIN(trial->n_images, ES_GROWTH_EVALUATION_BATCH);
+    return es_growth_find_trial(growth, &growth->shown.state, batch, trial);
+}
+
+EsStatus es_growth_find_trial(EsGrowth *growth, const EsGrowthState *state, int64_t batch,
+                              EsGrowthTrial *trial) {
     int64_t rest = trial->n_images % batch;
-    EsTopology topology = trial_topology(growth, trial->env, trial->slots_off);
+    EsTopology topology = trial_topology(state, trial->env, trial->slots_off);
     ES_TRY(es_growth_plans_find(growth->plans, &topology, batch, 0, &trial->plan));
     if (rest > 0) {
         ES_TRY(es_growth_plans_find(growth->plans, &topology, rest, 0, &trial->rest));

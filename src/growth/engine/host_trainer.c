@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "growth/fused/fused_step.h"
+#include "kernels/ops/schedule_rules.h"
 #include "network/plan/graph_capture.h"
 
 // Images per host in one evaluation run.
@@ -202,12 +203,31 @@ static EsStatus create_average(EsHostTrainer *t) {
     return ES_STATUS_OK;
 }
 
+// A GPU trains hosts without seeds by fewer recipes than growth has there.
+static EsStatus check_recipe(const EsRecipe *recipe, const EsDevice *device) {
+    ES_TRY(es_recipe_check(recipe, device));
+    if (es_device_info(device)->kind == ES_DEVICE_CPU) {
+        return ES_STATUS_OK;
+    }
+    if (recipe->average > 0) {
+        return ES_FAIL(UNSUPPORTED,
+                       "averaged weights (recipe.average = %g) of hosts without seeds are kept on "
+                       "the CPU alone: use --device cpu, or average = 0",
+                       (double)recipe->average);
+    }
+    return recipe->decay != ES_DECAY_STEP
+               ? ES_STATUS_OK
+               : ES_FAIL(UNSUPPORTED, "recipe.schedule = step of hosts without seeds runs on the "
+                                      "CPU alone: use --device cpu, or schedule = linear or "
+                                      "cosine");
+}
+
 EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDataset *dataset,
                                 EsDevice *device, EsHostTrainer **trainer_out) {
     *trainer_out = NULL;
     ES_TRY(es_host_check(&options->host));
-    ES_TRY(es_recipe_check(&options->recipe, device));
-    ES_TRY(es_growth_check_dataset(&options->host, dataset, device));
+    ES_TRY(check_recipe(&options->recipe, device));
+    ES_TRY(es_growth_check_dataset(&options->host, dataset));
     EsHostTrainer *t = NULL;
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate(sizeof *t, (void **)&t));

@@ -133,7 +133,7 @@ EsStatus es_seed_preparation_create(const EsGrowth *growth, const EsAction *acti
                                     EsSeedPreparation **preparation_out) {
     EsSeedPreparation *preparation = NULL;
     *preparation_out = NULL;
-    if (growth->plans == NULL) {
+    if (growth->on_device != NULL) {
         return ES_STATUS_OK;
     }
     ES_TRY(es_allocate(sizeof *preparation, (void **)&preparation));
@@ -173,7 +173,7 @@ EsStatus es_seed_preparation_foresee(const EsGrowth *growth, int64_t env, int sl
                                      EsSeedPreparation **preparation_out) {
     EsSeedPreparation *preparation = NULL;
     *preparation_out = NULL;
-    if (growth->plans == NULL) {
+    if (growth->on_device != NULL) {
         return ES_STATUS_OK;
     }
     EsTopology topology = next_topology(&growth->shown.state, env);

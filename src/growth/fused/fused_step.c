@@ -67,8 +67,8 @@ static EsStatus describe_blocks(const EsGrowthModel *model, EsFusedNet *net) {
         if ((block.kernel != 1 && block.kernel != 3) || block.n_channels > 256 ||
             (block.has_pool && size % 2 != 0)) {
             return ES_FAIL(UNSUPPORTED,
-                           "block %d of host \"%s\" (kernel %d, %d channels, %d x %d) cannot run "
-                           "on a GPU: kernels are 1 or 3, channels at most 256, pooled sizes even",
+                           "block %d of host \"%s\" (kernel %d, %d channels, %d x %d): fused "
+                           "kernels are of 1 or 3, channels at most 256, pooled sizes even",
                            b, host->name, block.kernel, block.n_channels, size, size);
         }
         net->block[b] = (EsFusedBlock){.n_in = n_in,
@@ -150,10 +150,13 @@ static EsStatus describe_place(const EsGrowthModel *model, int s, EsFusedNet *ne
 static EsStatus describe_net(const EsGrowthModel *model, EsFusedNet *net) {
     const EsHostSpec *host = &model->host;
     memset(net, 0, sizeof *net);
+    if (host->kind == ES_HOST_DENSE) {
+        return ES_FAIL(UNSUPPORTED, "host \"%s\" has layers on rows; fused kernels are of images",
+                       host->name);
+    }
     if (host->n_blocks > ES_FUSED_BLOCKS_MAX || host->image_channels > ES_C8) {
         return ES_FAIL(UNSUPPORTED,
-                       "host \"%s\" cannot run on a GPU: %d blocks (at most %d), images of %d "
-                       "channels (at most %d)",
+                       "host \"%s\" has %d blocks (at most %d), images of %d channels (at most %d)",
                        host->name, host->n_blocks, ES_FUSED_BLOCKS_MAX, host->image_channels,
                        ES_C8);
     }
@@ -493,6 +496,10 @@ void es_fused_step_evaluate(EsFusedStep *fused, EsStream *stream, const EsFusedI
     args.is_training = 0;
     args.gather.pad = args.gather.flip = 0;
     args.gather.erase = args.smoothing = 0.0f;
+    if (fused->options.evaluated != NULL) {
+        args.parameters = fused->options.evaluated->parameters.data;
+        args.states = fused->options.evaluated->states.data;
+    }
     set_results(&args, &fused->evaluated);
     es_fused_share(stream, &args);
     es_fused_prepare(stream, fused->options.precision, &args);

@@ -42,7 +42,8 @@ typedef struct EsFusedInstances {
 
 typedef struct EsFusedOptions {
     const EsGrowthModel *model; // borrowed, with its layout
-    EsStore *store;             // borrowed, on a CUDA device
+    EsStore *store;             // borrowed, on a CUDA device: the weights that are trained,
+    EsStore *evaluated;         // borrowed: and those that are evaluated; NULL: the same
     EsTensor images, labels;    // the data set on that device, u8 [M, C, H, W] and u16 [M]
     EsTensor episode;           // i32 [E]
     EsDtype precision;          // of activations: F32, BF16 or F16

@@ -199,8 +199,7 @@ EsGatherOptions es_growth_gather(const EsDataset *dataset, const EsRecipe *recip
     return gather;
 }
 
-EsStatus es_growth_check_dataset(const EsHostSpec *host, const EsDataset *dataset,
-                                 const EsDevice *device) {
+EsStatus es_growth_check_dataset(const EsHostSpec *host, const EsDataset *dataset) {
     int is_rows = dataset->kind == ES_DATASET_ROWS;
     if (is_rows != (host->kind == ES_HOST_DENSE)) {
         return ES_FAIL(INPUT, "host \"%s\" takes %s, data set \"%s\" has %s", host->name,
@@ -214,9 +213,6 @@ EsStatus es_growth_check_dataset(const EsHostSpec *host, const EsDataset *datase
                        host->name, host->image_size, host->image_size, host->image_channels,
                        host->n_classes, dataset->name, dataset->height, dataset->width,
                        dataset->n_channels, dataset->n_classes);
-    }
-    if (is_rows && es_device_info(device)->kind != ES_DEVICE_CPU) {
-        return ES_FAIL(UNSUPPORTED, "rows train on the CPU; choose --device cpu");
     }
     return ES_STATUS_OK;
 }

@@ -27,6 +27,13 @@ typedef struct EsGrowthLayout {
     int64_t n_parameters, n_states; // of an environment in all
 } EsGrowthLayout;
 
+// Parts of an environment's parameters that begin at different moments: the host, then of each slot
+// the gate network and the seed.
+#define ES_GROWTH_HOST           0
+#define ES_GROWTH_GATE(slot)     (1 + 2 * (slot))
+#define ES_GROWTH_SEED(slot)     (2 + 2 * (slot))
+#define ES_GROWTH_PARTS(n_slots) (1 + 2 * (n_slots))
+
 // Properties common to all graphs of a run; everything is borrowed.
 typedef struct EsGrowthModel {
     EsHostSpec host;
@@ -55,9 +62,8 @@ EsGrowthInputs es_growth_inputs(const EsDataset *dataset);
 // Options to gather batches with: augmentation by the recipe, NULL: none. Rows have none either.
 EsGatherOptions es_growth_gather(const EsDataset *dataset, const EsRecipe *recipe, uint64_t seed);
 
-// INPUT when the host does not take the data set; UNSUPPORTED for rows on anything but a CPU.
-EsStatus es_growth_check_dataset(const EsHostSpec *host, const EsDataset *dataset,
-                                 const EsDevice *device);
+// INPUT when the host does not take the data set.
+EsStatus es_growth_check_dataset(const EsHostSpec *host, const EsDataset *dataset);
 
 // Assignment of training images to batches.
 EsSampleOrder es_growth_order(const EsGrowthModel *model);

@@ -25,16 +25,6 @@ EsStatus es_recipe_check(const EsRecipe *recipe, const EsDevice *device) {
         return ES_FAIL(UNSUPPORTED, "recipe.optimiser = adamw trains on the CPU alone: use "
                                     "--device cpu, or optimiser = sgd");
     }
-    if (recipe->average > 0) {
-        return ES_FAIL(UNSUPPORTED,
-                       "averaged weights (recipe.average = %g) are kept on the CPU alone: use "
-                       "--device cpu, or average = 0",
-                       (double)recipe->average);
-    }
-    if (recipe->decay == ES_DECAY_STEP) {
-        return ES_FAIL(UNSUPPORTED, "recipe.schedule = step runs on the CPU alone: use --device "
-                                    "cpu, or schedule = linear or cosine");
-    }
     return ES_STATUS_OK;
 }
 

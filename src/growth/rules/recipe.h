@@ -75,8 +75,7 @@ typedef struct EsRecipe {
 // halves every 10 epochs for a schedule of steps.
 EsRecipe es_recipe_plain(void);
 
-// UNSUPPORTED where the device cannot train by this recipe: a GPU has no AdamW, keeps no
-// averaged weights and does not lower the learning rate by epochs.
+// UNSUPPORTED where the device cannot train by this recipe: a GPU has no AdamW.
 EsStatus es_recipe_check(const EsRecipe *recipe, const EsDevice *device);
 
 // The course of the learning rate over n_updates; 0 updates where it stays as it is.

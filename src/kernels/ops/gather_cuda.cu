@@ -40,6 +40,16 @@ gather_images_kernel(const __grid_constant__ EsGatherOptions options, const unsi
     }
 }
 
+// A thread per number of a row.
+template <typename T>
+static __global__ void gather_rows_kernel(const float *rows, const int32_t *index, T *y,
+                                          int64_t n_columns, int64_t count) {
+    int64_t j = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x;
+    if (j < count) {
+        es_store(y + j, rows[index[j / n_columns] * n_columns + j % n_columns]);
+    }
+}
+
 static __global__ void gather_labels_kernel(const uint16_t *labels, const int32_t *index,
                                             int32_t *y, int64_t count) {
     int64_t j = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x;
@@ -63,8 +73,17 @@ void es_gather_order_cuda(EsStream *s, const EsSampleOrder *order, EsIn episode,
 void es_gather_images_cuda(EsStream *s, const EsGatherOptions *options, EsIn images, EsIn index,
                            EsIn episode, EsIn step, EsOut y) {
     EsLaunch launch(s, "gather_images");
-    ES_ASSERT(images->dim[1] <= ES_MAX_IMAGE_CHANNELS);
     int64_t count = images->dim[1] * images->dim[2] * images->dim[3];
+    if (images->dtype == ES_DTYPE_F32) {
+        int64_t n_all = es_tensor_count(index) * count;
+        dim3 rows_grid((unsigned)es_ceil_div(n_all, ES_THREADS));
+        ES_DISPATCH_DTYPE(y->dtype, T,
+                          launch.start(gather_rows_kernel<T>, rows_grid, ES_THREADS,
+                                       es_data<float>(images), es_data<int32_t>(index),
+                                       es_data<T>(y), count, n_all));
+        return;
+    }
+    ES_ASSERT(images->dim[1] <= ES_MAX_IMAGE_CHANNELS);
     dim3 grid((unsigned)es_tensor_count(index)), block(es_block_for(count, ES_THREADS));
     ES_DISPATCH_DTYPE(y->dtype, T,
                       launch.start(gather_images_kernel<T>, grid, block, *options,

@@ -1,5 +1,5 @@
 // The course of a learning rate over the updates of a run: it rises from 0 during the warm-up, then
-// falls to its final share. One rule for the optimisers of all devices.
+// falls to its final share; and how much an average of weights keeps. One rule for all devices.
 #ifndef ES_KERNELS_SCHEDULE_RULES_H
 #define ES_KERNELS_SCHEDULE_RULES_H
 
@@ -26,6 +26,13 @@ static inline ES_HOST_DEVICE float es_schedule_share(const EsLearningRateSchedul
     default:
         return 1.0f;
     }
+}
+
+// Share of its old value that an average keeps at update number `update`, from 0 on:
+// min(decay, (1 + update) / (10 + update)), so that the first weights are soon forgotten.
+static inline ES_HOST_DEVICE float es_average_share(float decay, int64_t update) {
+    double warming = (1.0 + (double)update) / (10.0 + (double)update);
+    return (float)((double)decay < warming ? (double)decay : warming);
 }
 
 #endif

@@ -63,6 +63,11 @@ void es_graph_capture_forget(EsGraphCapture *graph_capture) {
     }
 }
 
+void es_graph_capture_renew(EsGraphCapture *graph_capture) {
+    es_graph_capture_destroy(graph_capture);
+    graph_capture->n_runs = 0;
+}
+
 void es_graph_capture_destroy(EsGraphCapture *graph_capture) {
     if (graph_capture->capture != NULL) {
         es_capture_destroy(graph_capture->capture);

@@ -31,6 +31,9 @@ EsStatus es_graph_capture_run(EsGraphCapture *graph_capture, EsStream *stream, i
 
 // Discards the capture after a change of the work: the next run captures again.
 void es_graph_capture_forget(EsGraphCapture *graph_capture);
+// The work changes for good: its next run is a plain one again, as the first was.
+void es_graph_capture_renew(EsGraphCapture *graph_capture);
+
 void es_graph_capture_destroy(EsGraphCapture *graph_capture);
 
 ES_EXTERN_C_END

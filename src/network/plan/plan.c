@@ -207,6 +207,11 @@ static int is_alpha(const EsNode *node, int input) {
            input == ES_BLEND_INPUT_ALPHA;
 }
 
+// A gather rounds what it reads.
+static int is_gathered(const EsNode *node, int input) {
+    return node->op == ES_OP_GATHER_IMAGES && input == 0;
+}
+
 static EsStatus check_options(const EsGraph *graph, const EsStore *store,
                               const EsPlanOptions *options) {
     ES_TRY(es_graph_status(graph));
@@ -227,15 +232,12 @@ static EsStatus check_options(const EsGraph *graph, const EsStore *store,
             const EsValue *value =
                 node->input[i] != ES_NO_VALUE ? &graph->values[node->input[i]] : NULL;
             if (value != NULL && value->role == ES_ROLE_INPUT && value->dtype == ES_DTYPE_F32 &&
-                !is_alpha(node, i)) {
+                !is_alpha(node, i) && !is_gathered(node, i)) {
                 return ES_FAIL(UNSUPPORTED,
                                "input \"%s\" is F32; a BF16 plan takes its images through a gather",
                                value->name);
             }
         }
-    }
-    if (options->is_hosted && es_device_info(store->device)->kind != ES_DEVICE_CPU) {
-        return ES_FAIL(UNSUPPORTED, "hosted plans run on the CPU alone");
     }
     if (options->is_hosted && graph->is_given_gradients) {
         return ES_FAIL(UNSUPPORTED, "a hosted plan computes its loss inside the graph");
@@ -444,31 +446,27 @@ const EsTensor *es_node_result(const EsNode *node, const EsTensor *tensors) {
 }
 
 // Times a plan's calls on the CPU; on CUDA launches time themselves.
-static int begin_on_cpu(const EsPlan *plan, const char *name) {
-    EsDevice *device = plan->store->device;
+static int begin_on_cpu(EsDevice *device, const char *name) {
     return es_device_info(device)->kind == ES_DEVICE_CPU
                ? es_profile_span_begin(device, NULL, ES_PROFILE_LAUNCH, name)
                : -1;
 }
 
-static void end_on_cpu(const EsPlan *plan, int span) {
-    es_profile_span_end(plan->store->device, NULL, span);
-}
-
-// Runs a node; on either device its spans carry the shape of its first output.
-static void run_node(const EsPlan *plan, const EsNode *node, EsStream *stream) {
-    EsDevice *device = plan->store->device;
+// On either device the spans carry the shape of the node's first output.
+void es_plan_run_node(EsDevice *device, const EsNode *node, const EsTensor *tensors,
+                      EsStream *stream) {
     int first = es_profile_next_span(device);
-    int span = begin_on_cpu(plan, es_op_name(node->op));
-    es_execute_node(es_kernels_of(device), stream, node, plan->tensors);
-    end_on_cpu(plan, span);
+    int span = begin_on_cpu(device, es_op_name(node->op));
+    es_execute_node(es_kernels_of(device), stream, node, tensors);
+    es_profile_span_end(device, NULL, span);
     for (int i = first; i < es_profile_next_span(device); i++) {
-        es_profile_span_result(device, i, es_node_result(node, plan->tensors));
+        es_profile_span_result(device, i, es_node_result(node, tensors));
     }
 }
 
 static EsStatus run_nodes(EsPlan *plan, PlanRange range, EsStream *stream) {
     const EsGraph *graph = plan->graph;
+    EsDevice *device = plan->store->device;
     int has_halves = graph->n_forward_nodes > 0;
     int first = range == PLAN_BACKWARD ? graph->n_forward_nodes : 0;
     int last = range == PLAN_FORWARD && has_halves ? graph->n_forward_nodes : graph->n_nodes;
@@ -479,24 +477,24 @@ static EsStatus run_nodes(EsPlan *plan, PlanRange range, EsStream *stream) {
     }
     for (int n = first; n < last; n++) {
         if (plan->lanes == NULL || plan->is_left_out[n]) {
-            run_node(plan, &graph->nodes[n], stream);
+            es_plan_run_node(device, &graph->nodes[n], plan->tensors, stream);
         }
     }
     if (plan->lanes != NULL) {
-        int span = begin_on_cpu(plan, "vector_engine");
+        int span = begin_on_cpu(device, "vector_engine");
         es_lane_program_run(plan->lanes, stream);
-        end_on_cpu(plan, span);
+        es_profile_span_end(device, NULL, span);
     }
     if (range == PLAN_FORWARD) {
         return ES_STATUS_OK;
     }
     if (plan->options.optimiser != NULL) {
-        int span = begin_on_cpu(plan, "optimiser_step");
+        int span = begin_on_cpu(device, "optimiser_step");
         es_optimiser_step(plan->options.optimiser, stream);
-        end_on_cpu(plan, span);
+        es_profile_span_end(device, NULL, span);
     }
     if (plan->options.step != ES_NO_VALUE) {
-        es_kernels_of(plan->store->device)->count_steps(stream, &plan->tensors[plan->options.step]);
+        es_kernels_of(device)->count_steps(stream, &plan->tensors[plan->options.step]);
     }
     return ES_STATUS_OK;
 }

@@ -9,9 +9,10 @@
 #include "tensor/profile.h"
 
 struct EsPlanWorker {
-    EsDevice *device;   // borrowed: its counters see the allocations
-    EsDevice *serial;   // owned: a CPU of one thread, for plain kernels; NULL in a team
-    EsStream *stream;   // owned: on it; of a team on the device
+    EsDevice *device; // borrowed: its counters see the allocations
+    EsDevice *serial; // owned: a CPU of one thread, for plain kernels; NULL in a team
+    EsStream *stream; // owned: on it; of a team on the device; on CUDA borrowed
+    int is_cuda;
     EsThreadPool *pool; // of a team: the device's; else NULL
     int n_threads;      // that run a host
     void *memory;       // owned [memory_bytes]: lane memory, then the plan's slab
@@ -25,7 +26,7 @@ struct EsPlanWorker {
 static EsStatus create(EsDevice *device, int is_team, EsPlanWorker **worker_out) {
     *worker_out = NULL;
     if (es_device_info(device)->kind != ES_DEVICE_CPU) {
-        return ES_FAIL(UNSUPPORTED, "hosts run one by one on the CPU alone");
+        return ES_FAIL(ARGUMENT, "threads run hosts on the CPU; a stream does on CUDA");
     }
     EsPlanWorker *worker = NULL;
     EsStatus status = ES_STATUS_OK;
@@ -54,13 +55,29 @@ EsStatus es_plan_team_create(EsDevice *device, EsPlanWorker **team) {
     return create(device, 1, team);
 }
 
+EsStatus es_plan_stream_worker_create(EsStream *stream, EsPlanWorker **worker) {
+    EsDevice *device = es_stream_device(stream);
+    *worker = NULL;
+    if (es_device_info(device)->kind != ES_DEVICE_CUDA) {
+        return ES_FAIL(ARGUMENT, "a stream runs hosts on CUDA; threads do on the CPU");
+    }
+    ES_TRY(es_allocate(sizeof **worker, (void **)worker));
+    (*worker)->device = device;
+    (*worker)->stream = stream;
+    (*worker)->is_cuda = 1;
+    (*worker)->n_threads = 1;
+    return ES_STATUS_OK;
+}
+
 void es_plan_worker_destroy(EsPlanWorker *worker) {
     if (worker == NULL) {
         return;
     }
     es_device_release(worker->device, worker->memory);
-    es_device_release(worker->device, worker->tensors);
-    es_stream_destroy(worker->stream);
+    es_device_release_host(worker->device, worker->tensors);
+    if (!worker->is_cuda) {
+        es_stream_destroy(worker->stream);
+    }
     es_device_close(worker->serial);
     es_release(worker);
 }
@@ -68,6 +85,8 @@ void es_plan_worker_destroy(EsPlanWorker *worker) {
 static size_t lane_bytes(const EsPlan *plan, int n_threads) {
     return plan->lanes != NULL ? es_align_up(es_lane_host_bytes(plan->lanes, n_threads)) : 0;
 }
+
+size_t es_plan_worker_held(const EsPlanWorker *worker) { return worker->memory_bytes; }
 
 size_t es_plan_worker_bytes(const EsPlan *plan) {
     return lane_bytes(plan, 1) + plan->slab_bytes +
@@ -80,6 +99,7 @@ EsStatus es_plan_worker_reserve(EsPlanWorker *worker, const EsPlan *plan) {
     }
     size_t bytes = lane_bytes(plan, worker->n_threads) + plan->slab_bytes;
     if (bytes > worker->memory_bytes) {
+        ES_TRY(worker->is_cuda ? es_stream_synchronize(worker->stream) : ES_STATUS_OK);
         es_device_release(worker->device, worker->memory);
         worker->memory = NULL;
         worker->memory_bytes = 0;
@@ -88,12 +108,13 @@ EsStatus es_plan_worker_reserve(EsPlanWorker *worker, const EsPlan *plan) {
         worker->memory_bytes = bytes;
     }
     if (plan->graph->n_values > worker->n_tensors) {
-        es_device_release(worker->device, worker->tensors);
+        es_device_release_host(worker->device, worker->tensors);
         worker->tensors = NULL;
         worker->n_tensors = 0;
         worker->plan = NULL;
-        ES_TRY(es_device_allocate(worker->device, sizeof(EsTensor) * (size_t)plan->graph->n_values,
-                                  (void **)&worker->tensors));
+        ES_TRY(es_device_allocate_host(worker->device,
+                                       sizeof(EsTensor) * (size_t)plan->graph->n_values,
+                                       (void **)&worker->tensors));
         worker->n_tensors = plan->graph->n_values;
     }
     return ES_STATUS_OK;
@@ -128,16 +149,27 @@ void es_plan_worker_begin(EsPlanWorker *worker, const EsPlan *plan, int64_t env)
     worker->created_ns = plan->created_ns;
 }
 
-void es_plan_worker_bind(EsPlanWorker *worker, EsValueId input, const EsTensor *tensor) {
-    ES_ASSERT(worker->plan != NULL && input >= 0 && input < worker->plan->graph->n_values);
-    const EsValue *value = &worker->plan->graph->values[input];
+static void set_tensor(EsPlanWorker *worker, EsValueId id, EsRole role, const EsTensor *tensor) {
+    ES_ASSERT(worker->plan != NULL && id >= 0 && id < worker->plan->graph->n_values);
+    const EsValue *value = &worker->plan->graph->values[id];
     EsTensor wanted = es_tensor_view(NULL, value->dtype, NULL, value->rank, value->dim);
     if (!value->is_shared) {
         wanted.dim[0] = 1;
     }
-    ES_ASSERT(value->role == ES_ROLE_INPUT && tensor->dtype == value->dtype);
+    ES_ASSERT(value->role == role && tensor->dtype == value->dtype);
     ES_ASSERT(es_tensor_same_shape(tensor, &wanted) && es_tensor_is_contiguous(tensor));
-    worker->tensors[input] = *tensor;
+    worker->tensors[id] = *tensor;
+}
+
+void es_plan_worker_bind(EsPlanWorker *worker, EsValueId input, const EsTensor *tensor) {
+    set_tensor(worker, input, ES_ROLE_INPUT, tensor);
+}
+
+void es_plan_worker_place(EsPlanWorker *worker, EsValueId result, const EsTensor *tensor) {
+    ES_ASSERT(worker->plan != NULL && worker->plan->lanes == NULL);
+    // its kernel writes where the tensor is; an alias would be written through its source
+    ES_ASSERT(worker->plan->graph->values[result].alias_of == ES_NO_VALUE);
+    set_tensor(worker, result, ES_ROLE_RESULT, tensor);
 }
 
 void es_plan_worker_run(EsPlanWorker *worker) {
@@ -148,7 +180,10 @@ void es_plan_worker_run(EsPlanWorker *worker) {
         ES_ASSERT(graph->values[v].role != ES_ROLE_INPUT || worker->tensors[v].data != NULL);
     }
     const EsKernels *kernels = es_kernels_of(worker->device);
-    for (int n = 0; n < graph->n_nodes; n++) {
+    for (int n = 0; worker->is_cuda && n < graph->n_nodes; n++) {
+        es_plan_run_node(worker->device, &graph->nodes[n], worker->tensors, worker->stream);
+    }
+    for (int n = 0; !worker->is_cuda && n < graph->n_nodes; n++) {
         if (plan->lanes == NULL || plan->is_left_out[n]) {
             const char *name = es_op_name(graph->nodes[n].op);
             int span = es_profile_span_begin(worker->device, NULL, ES_PROFILE_LAUNCH, name);

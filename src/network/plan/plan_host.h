@@ -1,10 +1,14 @@
-// One host of a plan, run by one thread.
+// One host of a plan, run by one thread, or on CUDA queued on one stream.
 //
-// On the CPU hosts may differ in topology: every thread runs whole hosts, each with the plan of its
-// own shape. Such a plan is *hosted* (EsPlanOptions.is_hosted): it has no memory for activations
-// and is not changed by runs, so several workers can run it at the same time, each with memory of
-// its own. The graph still has all E environments and the store their slabs; a worker narrows every
-// tensor to one environment. The bits are those of es_plan_run.
+// Hosts may differ in topology. On the CPU every thread runs whole hosts, each with the plan of its
+// own shape; on CUDA those of a worker follow each other on its stream. Such a plan is
+// *hosted* (EsPlanOptions.is_hosted): it has no memory for activations and is not changed by runs,
+// so several workers can run it at the same time, each with memory of its own. The graph still has
+// all E environments and the store their slabs; a worker narrows every tensor to one environment.
+// The bits are those of es_plan_run.
+//
+// On CUDA a run queues its work and waits for nothing, and all of it can be captured; addresses
+// change with a reservation that needs more memory, and with nothing else.
 //
 // Creating, reserving and binding inputs of a plan (es_plan_bind) belong to one thread while no
 // worker runs. begin, bind, run and tensor of different workers may run side by side, as pieces of
@@ -31,11 +35,17 @@ EsStatus es_plan_worker_create(EsDevice *device, EsPlanWorker **worker);
 // A worker whose hosts run on all threads of the device, where there are fewer hosts than threads;
 // it runs while no other does. The bits are those of a single thread.
 EsStatus es_plan_team_create(EsDevice *device, EsPlanWorker **team);
+
+// A worker whose hosts run on a CUDA stream, which is borrowed.
+EsStatus es_plan_stream_worker_create(EsStream *stream, EsPlanWorker **worker);
 void es_plan_worker_destroy(EsPlanWorker *worker);
 
 // Make room for running this plan, before the first begin. Allocates only when it needs more than
-// any before; counted by the device.
+// any before, and then waits for the stream; counted by the device.
 EsStatus es_plan_worker_reserve(EsPlanWorker *worker, const EsPlan *plan);
+
+// Bytes of device memory that a worker holds; they change when its memory moves.
+size_t es_plan_worker_held(const EsPlanWorker *worker);
 
 // Bytes that reserving this plan takes in a worker that has nothing yet.
 size_t es_plan_worker_bytes(const EsPlan *plan);
@@ -46,6 +56,9 @@ void es_plan_worker_begin(EsPlanWorker *worker, const EsPlan *plan, int64_t env)
 
 // Another tensor in place of an input until the next begin: contiguous [1, ...], or shared.
 void es_plan_worker_bind(EsPlanWorker *worker, EsValueId input, const EsTensor *tensor);
+
+// Memory of the caller for a result until the next begin, of the result's type and shape [1, ...].
+void es_plan_worker_place(EsPlanWorker *worker, EsValueId result, const EsTensor *tensor);
 
 // Run it once on the calling thread: forward, and backward where the graph was differentiated. No
 // optimiser, no step counter. May be repeated. Every input must be bound.

@@ -44,6 +44,10 @@ void es_plan_forget_captures(EsPlan *plan);
 void es_execute_node(const EsKernels *kernels, EsStream *stream, const EsNode *node,
                      const EsTensor *tensors);
 
+// The same with spans of a profile; on a CPU for a device that one thread uses.
+void es_plan_run_node(EsDevice *device, const EsNode *node, const EsTensor *tensors,
+                      EsStream *stream);
+
 // The first output of a node, whose shape a profile shows.
 const EsTensor *es_node_result(const EsNode *node, const EsTensor *tensors);
 

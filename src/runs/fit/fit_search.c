@@ -52,9 +52,8 @@ static EsStatus set_growth(const EsFitSearchOptions *options, const EsHostSpec *
     growth->context = options->context;
     if (info->kind != ES_DEVICE_CPU) {
         // candidates move when some are dropped, which those in float16 cannot
-        EsDtype precision = es_growth_auto_precision(info);
+        EsDtype precision = es_growth_auto_precision(host, slots, n_slots, options->device);
         growth->precision = precision == ES_DTYPE_F16 ? ES_DTYPE_F32 : precision;
-        growth->recipe.average = 0;
     }
     return ES_STATUS_OK;
 }
@@ -108,16 +107,14 @@ static EsStatus find_host(const EsFitSettings *settings, const EsDataset *datase
     return ES_STATUS_OK;
 }
 
-// Leaves out the hosts that the GPU cannot run, and says so. A recipe that it cannot train by is no
-// fault of theirs.
+// Leaves out the hosts that the GPU cannot run, and says so, as it does of those that it runs by
+// plans. A recipe that it cannot train by is no fault of theirs.
 static EsStatus suit_gpu(EsFitPlan *plan, const EsFitSettings *settings, const EsDataset *dataset,
                          const EsFitDevices *devices) {
     EsHostChoice *choice = &plan->choice;
     EsFitSearchOptions options = es_fit_plan_search(plan, settings, dataset, devices);
-    EsRecipe recipe = settings->recipe;
     int n_left = 0;
-    recipe.average = 0; // as in set_growth
-    ES_TRY(es_recipe_check(&recipe, devices->device));
+    ES_TRY(es_recipe_check(&settings->recipe, devices->device));
     options.n_epochs = ES_MAX(options.n_epochs, 1);
     for (int g = 0; g < choice->n_hosts; g++) {
         EsSlot slots[ES_SLOTS_MAX];
@@ -126,6 +123,12 @@ static EsStatus suit_gpu(EsFitPlan *plan, const EsFitSettings *settings, const E
         size_t used = strlen(choice->reason);
         ES_TRY(set_growth(&options, &choice->hosts[g], 1, slots, &growth_options));
         EsStatus status = es_growth_create(&growth_options, dataset, devices->device, &growth);
+        if (status == ES_STATUS_OK && !es_growth_is_fused(growth)) {
+            char executor[ES_EXECUTOR_BYTES];
+            snprintf(choice->reason + used, sizeof choice->reason - used,
+                     " Host \"%s\" runs by %s.", choice->hosts[g].name,
+                     es_growth_executor(growth, executor));
+        }
         es_growth_destroy(growth);
         if (status == ES_STATUS_OK) {
             choice->hosts[n_left++] = choice->hosts[g];
@@ -140,9 +143,6 @@ static EsStatus suit_gpu(EsFitPlan *plan, const EsFitSettings *settings, const E
         return ES_FAIL(UNSUPPORTED, "no host for this data runs on the GPU: %s",
                        es_status_detail());
     }
-    size_t used = strlen(choice->reason);
-    snprintf(choice->reason + used, sizeof choice->reason - used, "%s",
-             settings->recipe.average > 0 ? " Averaged weights are kept on the CPU alone." : "");
     choice->n_hosts = n_left;
     return ES_STATUS_OK;
 }

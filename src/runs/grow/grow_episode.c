@@ -261,15 +261,16 @@ static EsStatus open_host(EsEpisodeRunner *runner, EsSlot slots[ES_SLOTS_MAX], i
     return open_dataset(runner);
 }
 
-#define REDRAWS_MOST 1000 // of a task whose host the device does not run
+#define REDRAWS_MOST 1000 // of a task whose host the device does not run fused
 
 static EsStatus check_task(const EsGrowSettings *settings, const EsTask *task,
                            const EsDevice *device) {
     EsSlot slots[ES_SLOTS_MAX];
     int n_slots = 0;
     ES_TRY(es_slots_parse(&task->host, task->slots, slots, &n_slots));
-    return es_growth_check_host(&task->host, slots, n_slots, device,
-                                es_grow_settings_precision(settings, es_device_info(device)));
+    EsDtype automatic = es_growth_auto_precision(&task->host, slots, n_slots, device);
+    return es_growth_check_fused(&task->host, slots, n_slots, device,
+                                 es_grow_settings_precision(settings, automatic));
 }
 
 EsStatus es_grow_episode_draw_task(const EsGrowSettings *settings, int64_t number,
@@ -281,17 +282,25 @@ EsStatus es_grow_episode_draw_task(const EsGrowSettings *settings, int64_t numbe
         es_task_redraw(&settings->tasks, seed, task);
         status = check_task(settings, task, device);
     }
-    return status != ES_STATUS_UNSUPPORTED
-               ? status
-               : ES_FAIL(UNSUPPORTED, "[tasks]: none of %d hosts runs on the device: %s",
-                         REDRAWS_MOST, es_status_detail());
+    if (status == ES_STATUS_UNSUPPORTED) { // there are no others: plans run the first one
+        es_task_draw(&settings->tasks, seed, number, task);
+        return ES_STATUS_OK;
+    }
+    return status;
 }
 
 EsStatus es_grow_episode_largest_task(const EsGrowSettings *settings, EsTaskPools pools,
                                       const EsDevice *device, EsTask *task) {
     es_task_largest(&settings->tasks, (uint64_t)settings->run.seed, pools, task);
     ES_TRY(es_host_check(&task->host));
+    EsTask met;
     EsStatus status = check_task(settings, task, device);
+    if (status == ES_STATUS_UNSUPPORTED) {
+        ES_TRY(es_grow_episode_draw_task(settings, 0, device, &met));
+        if (check_task(settings, &met, device) == ES_STATUS_UNSUPPORTED) {
+            return ES_STATUS_OK; // none runs fused: they are met as they come
+        }
+    }
     while (status == ES_STATUS_UNSUPPORTED && es_task_shrink(&settings->tasks, task)) {
         status = check_task(settings, task, device);
     }
@@ -352,7 +361,8 @@ static EsStatus create_parts(EsEpisodeRunner *runner, const Origin *origin) {
     EsGrowthOptions options =
         growth_options(settings, &runner->host, slots, n_slots,
                        ES_MIN(settings->validation_images, runner->dataset.validation.count));
-    options.precision = es_grow_settings_precision(settings, es_device_info(runner->device));
+    options.precision = es_grow_settings_precision(
+        settings, es_growth_auto_precision(&runner->host, slots, n_slots, runner->device));
     // an episode sees the same images for any number of hosts
     int n_shares = model != NULL ? model->settings->n_envs : settings->n_envs;
     options.n_shares = settings->data_split == 1 ? n_shares : 1;

@@ -50,12 +50,12 @@ EsStatus es_grow_episode_open_device(const EsGrowSettings *settings, EsDevice **
 EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsDevice *device,
                                 EsEpisodeRunner *runner);
 
-// The task of this number; drawn again while the device does not run its host. UNSUPPORTED when it
-// runs none of many.
+// The task of this number; drawn again while the device does not run its host fused, and as it is
+// when that is so of many.
 EsStatus es_grow_episode_draw_task(const EsGrowSettings *settings, int64_t number,
                                    const EsDevice *device, EsTask *task);
 
-// The largest task (es_task_largest), made smaller where the device does not run its host.
+// The largest task (es_task_largest), made smaller where the device does not run its host fused.
 EsStatus es_grow_episode_largest_task(const EsGrowSettings *settings, EsTaskPools pools,
                                       const EsDevice *device, EsTask *task);
 

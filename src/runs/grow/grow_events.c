@@ -637,8 +637,8 @@ static void emit_shapley(EsGrowEvents *events, const EsGrowMoment *moment) {
     es_emit_contribution_measured(moment->hub, moment->time, events->contributed, n_rows);
 }
 
-// Reports the cost of preparation and the execution of steps: plans on the CPU, captures of growth
-// and of decisions on a GPU.
+// Reports the cost of preparation and the execution of steps: plans where they run the hosts,
+// captures of growth and of decisions on a GPU.
 static void emit_plans(const EsGrowMoment *moment, const EsEpisodeRunner *runner) {
     EsGrowth *growth = runner->growth;
     EsPlansMeasuredEvent row = {.n_plans = ES_MISSING_INT,
@@ -653,25 +653,27 @@ static void emit_plans(const EsGrowMoment *moment, const EsEpisodeRunner *runner
                                 .fused_bytes = ES_MISSING_INT};
     EsGrowthDeviceReport device = es_growth_device_report(growth);
     const EsDecisionReplays *decisions = &runner->replays;
-    EsGrowthPlansReport plans; // of the CPU
-    if (es_growth_device(growth) == NULL) {
-        plans = es_growth_plans(growth);
+    EsGrowthPlansReport plans = es_growth_plans(growth);
+    if (!device.is_fused) {
         row.n_plans = plans.n_plans;
         row.n_builds = plans.n_builds;
         row.n_hits = plans.n_hits;
         row.n_evictions = plans.n_evictions;
         row.build_ms = plans.build_ms;
+    }
+    if (es_growth_device(growth) == NULL) {
         row.n_fallbacks = plans.n_plain;
         row.fallback = plans.fallback[0] != '\0' ? plans.fallback : NULL;
     } else {
-        const char *fallback =
-            decisions->fallback[0] != '\0' ? decisions->fallback : device.fallback;
+        // hosts that do not run fused cost more than a decision that is not captured
+        int is_of_growth = !device.is_fused || decisions->fallback[0] == '\0';
+        const char *fallback = is_of_growth ? device.fallback : decisions->fallback;
         row.n_captures = device.n_captures + decisions->n_captures;
         row.n_replays = device.n_replays + decisions->n_replays;
         row.n_fallbacks = device.n_fallbacks + decisions->n_fallbacks;
         row.capture_ms = device.capture_ms + decisions->capture_ms;
         row.fallback = fallback[0] != '\0' ? fallback : NULL;
-        row.fused_bytes = (int64_t)device.fused_bytes;
+        row.fused_bytes = device.is_fused ? (int64_t)device.executor_bytes : ES_MISSING_INT;
     }
     es_emit_plans_measured(moment->hub, moment->time, &row, 1);
 }

@@ -51,7 +51,7 @@ struct EsGrowRun {
     EsGrowMoment moment;          // of the step at hand
     int is_trained;               // the policy learns
     EsRecurrentHealth health;     // of the actor of the last task
-    int64_t n_tasks, n_redrawn;   // of this session, and draws that the device did not run
+    int64_t n_tasks, n_redrawn;   // of this session, and draws that the device did not run fused
     int64_t n_refused;            // operations of this session that the rules refused
     int32_t last_refusal;
 };

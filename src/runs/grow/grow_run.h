@@ -21,7 +21,8 @@ EsRunWork es_grow_run_work(EsGrowRun *grow);
 // Operations of this session that the rules refused; *last says why the last one was.
 int64_t es_grow_run_refusals(const EsGrowRun *grow, const char **last);
 
-// Draws of this session whose hosts the device does not run, and the tasks that were met instead.
+// Draws of this session whose hosts the device does not run fused, and the tasks that were met
+// instead.
 int64_t es_grow_run_redraws(const EsGrowRun *grow, int64_t *n_tasks);
 
 EsEpisodeRunner *es_grow_run_runner(EsGrowRun *grow);

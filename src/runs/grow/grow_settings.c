@@ -582,10 +582,9 @@ int es_grow_settings_train(const EsGrowSettings *settings) {
     return strcmp(settings->policy, "ppo") == 0;
 }
 
-EsDtype es_grow_settings_precision(const EsGrowSettings *settings, const EsDeviceInfo *device) {
+EsDtype es_grow_settings_precision(const EsGrowSettings *settings, EsDtype automatic) {
     static const EsDtype chosen[] = {ES_DTYPE_F32, ES_DTYPE_F32, ES_DTYPE_BF16, ES_DTYPE_F16};
-    return settings->amp_dtype == 0 ? es_growth_auto_precision(device)
-                                    : chosen[settings->amp_dtype];
+    return settings->amp_dtype == 0 ? automatic : chosen[settings->amp_dtype];
 }
 
 int64_t es_grow_settings_evaluated(const EsGrowSettings *settings) {

@@ -73,7 +73,7 @@ typedef struct EsTaskSettings {
 
 typedef struct EsTask {
     int64_t number; // the first of its episodes
-    int n_redrawn;  // times that it was drawn again, for a host that the device runs
+    int n_redrawn;  // times that it was drawn again, for a host that the device runs fused
     EsHostSpec host;
     char slots[128]; // for es_slots_parse
     EsImageRecipe images;
@@ -101,8 +101,9 @@ typedef enum EsTaskPools { ES_TASK_POOLS_LEAST, ES_TASK_POOLS_MOST } EsTaskPools
 void es_task_largest(const EsTaskSettings *settings, uint64_t seed, EsTaskPools pools,
                      EsTask *task);
 
-// Makes the host of the largest task smaller, for a device that does not run it: kernels of at most
-// 3, then at most six blocks, then half of the widest block's channels. 0: there is nothing left.
+// Makes the host of the largest task smaller, for a device that does not run it fused: kernels of
+// at most 3, then at most six blocks, then half of the widest block's channels. 0: there is nothing
+// left.
 int es_task_shrink(const EsTaskSettings *settings, EsTask *task);
 
 // The task with the least of everything.
@@ -172,8 +173,8 @@ EsStatus es_grow_settings_check_tasks(const EsGrowSettings *settings);
 // Returns whether the run trains a policy.
 int es_grow_settings_train(const EsGrowSettings *settings);
 
-// Of the hosts' activations. auto: es_growth_auto_precision.
-EsDtype es_grow_settings_precision(const EsGrowSettings *settings, const EsDeviceInfo *device);
+// Of the hosts' activations. auto: that of es_growth_auto_precision for the host.
+EsDtype es_grow_settings_precision(const EsGrowSettings *settings, EsDtype automatic);
 
 // Held-out episodes to run at the end; with tasks whole groups of them.
 int64_t es_grow_settings_evaluated(const EsGrowSettings *settings);

@@ -120,23 +120,6 @@ TEST(wide_rows) {
     es_dataset_destroy(&dataset);
 }
 
-TEST(cuda_refuses_rows) {
-    if (es_device_cuda_count() == 0) {
-        SKIP("no CUDA device");
-    }
-    EsDataset dataset;
-    make_rows(4, &dataset);
-    EsHostSpec host = dense_host(&dataset, (const int[3]){8, 0, 0});
-    EsHostTrainerOptions options = es_host_trainer_defaults(&host, 1);
-    EsDevice *device = NULL;
-    EsHostTrainer *trainer = NULL;
-    REQUIRE_OK(es_device_open("cuda", NULL, &device));
-    EXPECT_STATUS(es_host_trainer_create(&options, &dataset, device, &trainer), UNSUPPORTED);
-    EXPECT_CONTAINS(es_status_detail(), "rows train on the CPU");
-    es_device_close(device);
-    es_dataset_destroy(&dataset);
-}
-
 // --- growth ---
 
 static EsGrowthOptions dense_options(const EsDataset *dataset, int64_t n_envs) {

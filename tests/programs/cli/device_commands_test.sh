@@ -60,6 +60,21 @@ expect_part "the executor asked for" "$out" "single operations: as was asked for
 run 0 hosts --task "$folder/fast.ini" "${hosts[@]}" --dry-run
 expect_part "the fast executor" "$out" $'\n# executor    fused kernels\n'
 
+# --- growth of such a host: the same words, at the start, in the plan and in the records ---
+growing=(--data "$folder/some.npy" --labels "$folder/some_labels.npy" --slots r0c0 --device cuda --envs 1 --batch 8 --step-batches 1
+    --validation-images 8 --episode-steps 4 --pace instant --policy random --rounds 1)
+run 0 grow --task "$folder/wide.ini" "${growing[@]}" --out "$folder/grown"
+expect_part "the executor of growth" "$err" "plans of $why"
+expect_text "plans of growth, recorded" "$(ask "$folder/grown" "SELECT (n_plans > 1) || ' ' || (fused_bytes IS NULL) || ' ' ||
+    (fallback LIKE 'not fused, which is slower: block 0%') AS told FROM event_plans_measured")" "1 1 1"
+run 0 grow --task "$folder/wide.ini" "${growing[@]}" --dry-run
+expect_part "the executor of growth, planned" "$out" "plans of $why"
+run 2 grow --task "$folder/wide.ini" "${growing[@]}" --amp-dtype float16
+expect_part "float16" "$err" "float16 runs fused alone: choose bfloat16 or off (f32)"
+run 0 bench growth --task "$folder/wide.ini" --device cuda --envs 1 --batch 8 --step-batches 1 --validation-images 8 --seeds none \
+    --samples 5 --allow-busy
+expect_part "a bench of one's own host" "$err" "note: host \"wide\" grows by plans of single operations: not fused, which is slower: block 0"
+
 # --- a comparison: what a GPU cannot run is left out, final topologies begin with their seeds, and deeper hosts have as many
 # blocks as it runs ---
 # the seed is as large as many blocks of four channels

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `esper fit` on a GPU: hosts that are left out, refusals, the number of epochs by time, and a fit that ends after an epoch and
-# is gone on with. Everything is as small as it can be: CUDA may be emulated.
+# `esper fit` on a GPU: hosts that run fused and by plans, rows, refusals, the number of epochs by time, and a fit that ends
+# after an epoch and is gone on with. Everything is as small as it can be: CUDA may be emulated.
 #
 # usage: fit_device_test.sh PATH_TO_ESPER
 # exit code: 0 as expected, 1 not, 77 there is no CUDA device
@@ -32,22 +32,24 @@ images=(--data images.npy --labels labels.npy --device cuda --batch 4 --epoch-ba
 run 2 fit "${images[@]}" --recipe.optimiser=adamw
 expect_part "AdamW" "$err" "esper fit: recipe.optimiser = adamw trains on the CPU alone"
 [[ $err != *host* ]] || fail "AdamW is blamed on hosts: $err"
-run 2 fit "${images[@]}" --recipe.schedule=step
-expect_part "a schedule of steps" "$err" "esper fit: recipe.schedule = step runs on the CPU alone"
-run 2 fit --data rows.csv --device cuda --max-params 300
-expect_part "rows" "$err" "esper fit: no host for this data runs on the GPU: rows train on the CPU; choose --device cpu"
-run 2 fit "${images[@]}" --task tower.ini
-expect_part "a deep host" "$err" 'no host for this data runs on the GPU: host "tower" cannot run on a GPU: 7 blocks (at most 6)'
-[[ $err != *"as asked for"* ]] || fail "a refusal tells of hosts in full: $err"
 run 2 fit "${images[@]}" --compare 1
 expect_part "a comparison" "$err" "esper fit: --compare runs on the CPU alone; --device cpu"
 [[ ! -e runs ]] || fail "a refused fit leaves a folder"
 
-# --- the deepest host is left out, the others are not; averages are mentioned where they were asked for ---
+# --- every host runs; those that do not run fused are named, and why ---
+slower="runs by plans of single operations: not fused, which is slower: host"
 run 0 fit "${images[@]}" --epochs 3 --candidates 1 --dry-run
-expect_part "hosts" "$out" 'Left out here: host "deepest" cannot run on a GPU: 7 blocks (at most 6)'
-expect_text "hosts that are left out" "$(grep -o "Left out here" <<< "$out" | wc -l)" 1
-expect_part "hosts" "$out" "Averaged weights are kept on the CPU alone."
+expect_part "hosts" "$out" "Host \"deepest\" $slower \"deepest\" has 7 blocks (at most 6)"
+expect_text "hosts that do not run fused" "$(grep -o "runs by plans" <<< "$out" | wc -l)" 1
+expect_text "hosts that are left out" "$(grep -c "Left out here" <<< "$out")" 0
+run 0 fit "${images[@]}" --task tower.ini --epochs 3 --candidates 1 --dry-run
+expect_part "a deep host" "$out" "Host \"tower\" $slower \"tower\" has 7 blocks (at most 6)"
+
+# --- rows: the default recipe, averages and all, to a network that says what it is told ---
+run 0 fit --data rows.csv --device cuda --max-params 300 --epochs 12 --candidates 2 --epoch-batches 4 --quiet --out table
+run 0 predict table rows.csv
+expect_text "predictions of rows" "$(wc -l <<< "$out")" 201
+expect_text "accuracy on rows" "$(ask table "select max(value) > 80 from metrics where name = 'esper.fit.best_accuracy'")" 1
 
 # --- a fit that ends after an epoch and goes on has the network of one that does not ---
 grown=("${images[@]}" --task host.ini --candidates 2 --policy random --quiet)

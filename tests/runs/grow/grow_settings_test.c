@@ -2,6 +2,7 @@
 #include "runs/grow/grow_settings.h"
 
 #include "es_test.h"
+#include "growth/engine/growth.h"
 
 TEST(the_schedule_of_learning_follows_the_rounds) {
     EsGrowSettings settings;
@@ -46,7 +47,8 @@ TEST(precision_follows_the_device_unless_told) {
         EsDeviceInfo device = {.kind = cases[i].kind, .capability = cases[i].capability};
         snprintf(text, sizeof text, "grow.amp_dtype=%s", cases[i].amp);
         EXPECT_STATUS(es_config_override(&config, text), OK);
-        EXPECT_EQ(es_grow_settings_precision(&settings, &device), cases[i].dtype);
+        EXPECT_EQ(es_grow_settings_precision(&settings, es_growth_device_precision(&device)),
+                  cases[i].dtype);
     }
 }
 
