@@ -273,7 +273,7 @@ TEST(unary_states_are_passed_over) {
     EXPECT_EQ(es_proof_env_episode(env, 0).n_visited, 21);
     // loading passes nothing over that was not passed over when it was saved
     unsigned char *saved = malloc(es_proof_env_saved_bytes(env));
-    es_proof_env_save(env, saved);
+    REQUIRE_OK(es_proof_env_save(env, saved));
     REQUIRE_OK(es_proof_env_load(env, "saved", saved, es_proof_env_saved_bytes(env)));
     EXPECT(equals_text(graph, choices_of(env).states[0].atoms[0], "p20(a,b)"));
     free(saved);

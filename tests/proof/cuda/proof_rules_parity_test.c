@@ -6,12 +6,11 @@
 #include "base/memory.h"
 #include "es_test.h"
 #include "proof/agent/proof_env.h"
+#include "proof/cuda/device_graphs.h"
 #include "proof/cuda/expand_cuda.h"
 #include "proof/graph/knowledge_device.h"
-#include "proof/graph/knowledge_file.h"
 #include "proof/random_graph.h"
 #include "proof/search/prover.h"
-#include "proof/wide_village.h"
 
 #define N_WALKS    64
 #define MAX_STATES 1024
@@ -154,11 +153,6 @@ static int is_same(const Sides *sides, int i) {
 
 // --- the comparison ---
 
-static long long count_steps(void) {
-    const char *text = getenv("ES_FUZZ_STEPS");
-    return text != NULL ? strtoll(text, NULL, 10) : 2000;
-}
-
 static void compare_under(const EsKnowledgeGraph *graph, EsDevice *device,
                           EsGoalSelection selection, int32_t max_atoms, int32_t max_states) {
     static Walks walks;
@@ -174,7 +168,7 @@ static void compare_under(const EsKnowledgeGraph *graph, EsDevice *device,
         begin_walk(&walks, i);
     }
     open_sides(&sides, &walks, device);
-    long long n_steps = count_steps(), n_done = 0;
+    long long n_steps = count_steps(2000), n_done = 0;
     int is_equal = 1;
     for (; n_done < n_steps && is_equal; n_done += N_WALKS) {
         expand_there(&sides, &walks);
@@ -207,39 +201,28 @@ static void compare_graph(const EsKnowledgeGraph *graph, EsDevice *device) {
     compare_under(graph, device, ES_GOAL_CONSTRAINED, ES_PROOF_MAX_ATOMS, 64);
 }
 
-static EsDevice *open_device(void) {
-    EsDevice *device = NULL;
-    return es_device_cuda_count() > 0 && es_device_open("cuda", NULL, &device) == ES_STATUS_OK
-               ? device
-               : NULL;
-}
-
-#define WITH_DEVICE(device)                                                                        \
-    EsDevice *device = open_device();                                                              \
-    if (device == NULL) {                                                                          \
-        SKIP("no CUDA device");                                                                    \
+static void compare_made(EsKnowledgeGraph *graph) {
+    if (graph == NULL) {
+        SKIP("ES_KG_DIR is not set");
     }
-
-TEST(generated) {
-    WITH_DEVICE(device)
-    EsKnowledgeGraph *graph = NULL;
-    REQUIRE_OK(es_kinship_graph_create(150, 1, &graph));
-    compare_graph(graph, device);
+    EsDevice *device = open_cuda();
+    if (device != NULL) {
+        compare_graph(graph, device);
+        es_device_close(device);
+    }
     es_kg_destroy(graph);
-    es_device_close(device);
+    if (device == NULL) {
+        SKIP("no CUDA device");
+    }
 }
 
-// predicates of none to four arguments
-TEST(wide) {
-    WITH_DEVICE(device)
-    EsKnowledgeGraph *narrow = NULL;
-    REQUIRE_OK(es_kinship_graph_create(150, 2, &narrow));
-    EsKnowledgeGraph *graph = make_wide_village(narrow);
-    compare_graph(graph, device);
-    es_kg_destroy(graph);
-    es_kg_destroy(narrow);
-    es_device_close(device);
-}
+TEST(generated) { compare_made(make_village(150)); }
+TEST(wide) { compare_made(make_wide_graph(150)); }
+TEST(comparisons) { compare_made(make_comparing_graph()); }
+TEST(family) { compare_made(load_published("family")); }
+TEST(umls) { compare_made(load_published("umls")); }
+TEST(wn18rr) { compare_made(load_published("wn18rr")); }
+TEST(countries) { compare_made(load_published("countries_s3")); }
 
 // p(x,x), constants, repeated variables
 TEST(random_graphs) {
@@ -253,37 +236,3 @@ TEST(random_graphs) {
     }
     es_device_close(device);
 }
-
-// comparisons that wait for their variables
-TEST(comparisons) {
-    WITH_DEVICE(device)
-    EsKnowledgeGraph *graph = make_small_graph(
-        "p(a,b) p(b,c) p(c,a) p(a,c) p(c,d) p(d,b)",
-        "p(h,x) p(h,y) !=(x,y) -> s(x,y); s(x,h) p(h,y) !=(h,y) !=(x,y) -> t(x,y); "
-        "t(x,h) t(h,y) -> t(x,y)",
-        "t(a,b) t(b,d) t(d,d) s(a,c) s(b,b) t(c,b) t(a,a)");
-    compare_graph(graph, device);
-    es_kg_destroy(graph);
-    es_device_close(device);
-}
-
-static void compare_published(const char *name) {
-    WITH_DEVICE(device)
-    const char *folder = getenv("ES_KG_DIR");
-    char path[1024];
-    EsKnowledgeGraph *graph = NULL;
-    if (folder == NULL) {
-        es_device_close(device);
-        SKIP("ES_KG_DIR is not set");
-    }
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    REQUIRE_OK(es_kg_load(path, NULL, &graph));
-    compare_graph(graph, device);
-    es_kg_destroy(graph);
-    es_device_close(device);
-}
-
-TEST(family) { compare_published("family"); }
-TEST(umls) { compare_published("umls"); }
-TEST(wn18rr) { compare_published("wn18rr"); }
-TEST(countries) { compare_published("countries_s3"); }
