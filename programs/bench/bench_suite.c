@@ -306,6 +306,36 @@ static EsStatus add_shares(const EsBenchSuite *suite, const EsBenchCase *bench_c
     return ES_STATUS_OK;
 }
 
+// Launches, copies and waits of one more run, per step.
+static EsStatus add_step_counts(const EsBenchSuite *suite, const EsBenchCase *bench_case,
+                                void *fixture, EsBenchRecords *records) {
+    EsDeviceCounters before = bench_case->counters(fixture);
+    ES_TRY(bench_case->run(fixture, 0));
+    EsDeviceCounters after = bench_case->counters(fixture);
+    const int64_t *from = before.copied_bytes, *to = after.copied_bytes;
+    const struct {
+        const char *metric, *unit;
+        int64_t count;
+    } counts[] = {
+        {"launches", "launches/step", after.n_launches - before.n_launches},
+        {"synchronisations", "syncs/step", after.n_synchronizations - before.n_synchronizations},
+        {"copies", "copies/step", after.n_copies - before.n_copies},
+        {"bytes to device", "B to/step", to[ES_COPY_TO_DEVICE] - from[ES_COPY_TO_DEVICE]},
+        {"bytes from device", "B from/step", to[ES_COPY_TO_HOST] - from[ES_COPY_TO_HOST]}};
+    for (size_t i = 0; i < ES_COUNT_OF(counts); i++) {
+        double per_step[1] = {(double)counts[i].count / bench_case->n_steps};
+        EsBenchRecord record = {.suite = suite->name,
+                                .name = bench_case->name,
+                                .parameters = bench_case->parameters,
+                                .metric = counts[i].metric,
+                                .unit = counts[i].unit,
+                                .is_lower_better = 1,
+                                .summary = es_bench_summarise(per_step, 1)};
+        ES_TRY(es_bench_records_add(records, &record));
+    }
+    return ES_STATUS_OK;
+}
+
 EsStatus es_bench_time_case(const EsBench *bench, const EsBenchSuite *suite,
                             const EsBenchCase *bench_case, int n_samples, EsBenchRecords *records) {
     EsStatus status = ES_STATUS_OK;
@@ -330,6 +360,9 @@ EsStatus es_bench_time_case(const EsBench *bench, const EsBenchSuite *suite,
     ES_TRY_GOTO(add_records(suite, bench_case, seconds[0], n_samples, ratio, records));
     if (bench_case->shares != NULL) {
         ES_TRY_GOTO(add_shares(suite, bench_case, fixture, records));
+    }
+    if (bench_case->n_steps > 0) {
+        ES_TRY_GOTO(add_step_counts(suite, bench_case, fixture, records));
     }
     if (bench_case->allocations != NULL) {
         status = add_allocations(suite, bench_case, bench_case->allocations(fixture) - n_before,

@@ -71,10 +71,10 @@ EsStatus es_proof_env_create(const EsKnowledgeGraph *graph, const EsProofEnvSett
                              EsThreadPool *pool, EsProofEnv **env);
 void es_proof_env_destroy(EsProofEnv *env);
 
-// The same on the stream's device, both borrowed. On a CPU its pool does the work. On CUDA all state
-// is in device memory, laid out as on the CPU, and a step is one launch; what this header shows is
-// copied to the CPU behind each step, the successors when they are asked for. All results have the
-// same bits. UNSUPPORTED in a build without CUDA.
+// The same on the device of a stream, which is borrowed. On a CPU its pool does the work. On CUDA
+// all state is in device memory, laid out as on the CPU, and a step is one launch; what this header
+// shows is copied to the CPU behind each step, the successors when they are asked for. All results
+// have the same bits. UNSUPPORTED in a build without CUDA.
 EsStatus es_proof_env_create_on(const EsKnowledgeGraph *graph, const EsProofEnvSettings *settings,
                                 EsStream *stream, EsProofEnv **env);
 
@@ -152,8 +152,9 @@ int64_t es_proof_env_pad(EsProofEnv *env, int32_t max_states,
 // --- checkpoints ---
 
 // All that the future of the environments depends on, and the counters, as es_proof_env_saved_bytes
-// bytes. It fits an environment of the same graph and settings, on any device; another one, or a number out of its
-// range, fails with INPUT and leaves the environment as it was. `path` is for messages.
+// bytes. It fits an environment of the same graph and settings, on any device; another one, or a
+// number out of its range, fails with INPUT and leaves the environment as it was. `path` is for
+// messages.
 size_t es_proof_env_saved_bytes(const EsProofEnv *env);
 EsStatus es_proof_env_save(EsProofEnv *env, void *saved);
 EsStatus es_proof_env_load(EsProofEnv *env, const char *path, const void *saved,

@@ -1,5 +1,5 @@
-// Rules of an environment of proofs: which query an episode has, how it ends, what that is worth, and
-// the numbers of the environment. Written once for CPU and CUDA; proof_env.h is the whole.
+// Rules of an environment of proofs: which query an episode has, how it ends and what that is
+// worth, and the settings of it all. Written once for CPU and CUDA; proof_env.h is the whole.
 #ifndef ES_PROOF_PROOF_ENV_RULES_H
 #define ES_PROOF_PROOF_ENV_RULES_H
 

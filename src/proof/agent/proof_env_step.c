@@ -1,7 +1,7 @@
-// One step of all environments on the CPU: takes the chosen successor, rewards an episode that ended and
-// begins the next, then finds the successors of the new state. A block of environments is a piece
-// of work for one thread. Also all views of the present states: choices, padded observation,
-// counters.
+// One step of all environments on the CPU: takes the chosen successor, rewards an episode that
+// ended and begins the next, then finds the successors of the new state. A block of environments is
+// a piece of work for one thread. Also all views of the present states, of a device's environments,
+// too: choices, padded observation, counters.
 #include <string.h>
 
 #include "base/memory.h"

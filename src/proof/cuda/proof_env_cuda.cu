@@ -122,6 +122,7 @@ static __device__ __noinline__ int is_candidate(EsResolvent resolvent, int32_t c
                                                 const EsAtom *atoms, int32_t n_atoms) {
     EsAtom again[ES_PROOF_MAX_ATOMS];
     EsCandidate candidate;
+    es_candidate_begin(&candidate, again);
     return apply<WIDE>(&resolvent, c, again, &candidate) && candidate.n_atoms == n_atoms &&
            es_goals_equal(again, atoms, n_atoms);
 }
@@ -225,10 +226,9 @@ list_chunk(const EsProofEnvArrays &arrays, const Warp &warp, size_t row,
     const int32_t A = arrays.listing.max_atoms, c = base + warp.lane;
     const int32_t most = arrays.listing.max_states - (arrays.listing.has_end != 0);
     EsCandidate candidate;
-    candidate.n_atoms = 0;
-    candidate.hash = 0;
+    es_candidate_begin(&candidate, warp.candidate_of(warp.lane));
     int exists = c < n_candidates &&
-                 apply<WIDE>(resolvent, c, warp.candidate_of(warp.lane), &candidate) &&
+                 apply<WIDE>(resolvent, c, candidate.atoms, &candidate) &&
                  !candidate.is_refuted;
     // behind a proof nothing counts any more
     unsigned proofs = __ballot_sync(ALL, exists && candidate.n_atoms == 0);
@@ -390,24 +390,34 @@ static __device__ void write_result(const EsProofEnvArrays &arrays, const Warp &
     }
 }
 
-// Successor k of the list into candidate row 0; returns its atoms. Behind it the warp may read.
+// Writes successor k of the list, which is in it; returns its atoms. A lane's work.
 template <int WIDE>
-static __device__ __forceinline__ int32_t write_successor(const EsProofEnvArrays &arrays,
-                                                          const Warp &warp, const Env *env,
-                                                          const EsResolvent *resolvent, int32_t k) {
+static __device__ __forceinline__ int32_t write_atoms(const EsProofEnvArrays &arrays,
+                                                      const Env *env, const EsResolvent *resolvent,
+                                                      int32_t k, EsAtom *atoms) {
     size_t row = (size_t)env->e * (size_t)arrays.listing.max_states;
-    int32_t n_atoms = 1;
     EsProofOutcome outcome = env->list.outcome;
     if (outcome == ES_PROOF_OPEN && arrays.listing.has_end && k == env->list.count - 1) {
         outcome = ES_PROOF_ENDED;
     }
-    if (warp.lane == 0 && outcome != ES_PROOF_OPEN) {
-        *warp.candidate_of(0) = es_proof_terminal(&arrays.graph, outcome);
-    } else if (warp.lane == 0) {
-        EsCandidate candidate;
-        apply<WIDE>(resolvent, arrays.candidates[row + (size_t)k], warp.candidate_of(0),
-                    &candidate);
-        n_atoms = candidate.n_atoms;
+    if (outcome != ES_PROOF_OPEN) {
+        *atoms = es_proof_terminal(&arrays.graph, outcome);
+        return 1;
+    }
+    EsCandidate candidate;
+    es_candidate_begin(&candidate, atoms);
+    apply<WIDE>(resolvent, arrays.candidates[row + (size_t)k], atoms, &candidate);
+    return candidate.n_atoms;
+}
+
+// The same into candidate row 0, for the warp to read.
+template <int WIDE>
+static __device__ __forceinline__ int32_t write_successor(const EsProofEnvArrays &arrays,
+                                                          const Warp &warp, const Env *env,
+                                                          const EsResolvent *resolvent, int32_t k) {
+    int32_t n_atoms = 0;
+    if (warp.lane == 0) {
+        n_atoms = write_atoms<WIDE>(arrays, env, resolvent, k, warp.candidate_of(0));
     }
     __syncwarp();
     return __shfl_sync(ALL, n_atoms, 0);
@@ -568,18 +578,8 @@ static __device__ __forceinline__ int32_t fill_chunk(const EsProofEnvArrays &arr
                                                      int64_t at, EsAtom *atoms, int32_t *start) {
     int32_t k = base + warp.lane, n_atoms = 0;
     EsAtom *mine = warp.candidate_of(warp.lane);
-    size_t row = (size_t)env->e * (size_t)arrays.listing.max_states;
-    EsProofOutcome outcome = env->list.outcome;
-    if (outcome == ES_PROOF_OPEN && arrays.listing.has_end && k == env->list.count - 1) {
-        outcome = ES_PROOF_ENDED;
-    }
-    if (k < env->list.count && outcome != ES_PROOF_OPEN) {
-        *mine = es_proof_terminal(&arrays.graph, outcome);
-        n_atoms = 1;
-    } else if (k < env->list.count) {
-        EsCandidate candidate;
-        apply<WIDE>(resolvent, arrays.candidates[row + (size_t)k], mine, &candidate);
-        n_atoms = candidate.n_atoms;
+    if (k < env->list.count) {
+        n_atoms = write_atoms<WIDE>(arrays, env, resolvent, k, mine);
     }
     int32_t end = n_atoms; // sum up to this lane
     for (int offset = 1; offset < WARP; offset *= 2) {

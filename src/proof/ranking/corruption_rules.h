@@ -1,5 +1,5 @@
-// A single corruption, drawn for training (corruptions.h), and what is known to be true. Written once
-// for CPU and CUDA.
+// A single corruption, drawn for training (corruptions.h), and what is known to be true. Written
+// once for CPU and CUDA.
 //
 // A draw is repeated while what it gives is known, and after some tries takes one of those that are
 // left, so that it is uniform and always found.
@@ -191,8 +191,8 @@ static inline ES_HOST_DEVICE int es_corruption_draw_target(const EsKnowledgeGrap
     return es_corruption_choose_left(graph, known, target, key.word[3] ^ random.word[0], atom);
 }
 
-// As es_corruption_draw (corruptions.h). `atom` may be `query`, and is left alone then when there is
-// none.
+// As es_corruption_draw (corruptions.h). `atom` may be `query`, and is left alone then when there
+// is none.
 static inline ES_HOST_DEVICE int es_corruption_draw_from(const EsKnowledgeGraph *graph,
                                                          const EsKnownTable *known,
                                                          const EsCorruptionSettings *settings,
