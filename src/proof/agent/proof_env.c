@@ -364,7 +364,7 @@ size_t es_proof_env_saved_bytes(const EsProofEnv *env) {
 
 EsStatus es_proof_env_save(EsProofEnv *env, void *saved) {
     if (env->backend != NULL) {
-        ES_TRY(env->backend->fetch(env, 1));
+        ES_TRY(env->backend->fetch(env));
     }
     SavedHead head = describe(env);
     head.slab_crc = es_crc32c(env->slab, env->slab_bytes);

@@ -139,7 +139,7 @@ typedef struct EsProofTrace {
 EsProofTrace es_proof_env_proof(const EsProofEnv *env, int32_t index);
 
 // All zero where a device has failed (es_device_status).
-EsProofEnvCounters es_proof_env_counters(EsProofEnv *env);
+EsProofEnvCounters es_proof_env_counters(const EsProofEnv *env);
 
 // The padded observation: the state, its first max_states successors and which of these exist, zero
 // elsewhere. Any of the arrays may be NULL. Returns how many successors of all environments did not

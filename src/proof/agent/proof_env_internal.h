@@ -18,7 +18,7 @@ typedef struct EsProofBlock {
     int is_out_of_memory; // in the last step
 } EsProofBlock;
 
-// What a device does in place of the loops over blocks. The CPU's arrays are then mirrors: behind
+// The work of a device in place of the loops over blocks. The CPU's arrays are then mirrors: behind
 // every call but `list` and `fetch` they show episodes, states, counts and results.
 typedef struct EsProofEnvBackend {
     EsStatus (*create)(EsProofEnv *env, EsStream *stream);
@@ -27,8 +27,9 @@ typedef struct EsProofEnvBackend {
     EsStatus (*restore)(EsProofEnv *env); // from the slab
     EsStatus (*step)(EsProofEnv *env, const int32_t *actions);
     EsStatus (*walk)(EsProofEnv *env, int32_t n_steps, const EsProofRows *rows);
-    EsStatus (*list)(EsProofEnv *env);              // row_start, span
-    EsStatus (*fetch)(EsProofEnv *env, int is_all); // counters, or the whole slab
+    EsStatus (*list)(EsProofEnv *env);  // row_start, span
+    EsStatus (*fetch)(EsProofEnv *env); // the whole slab
+    EsProofEnvCounters (*count)(const EsProofEnv *env);
 } EsProofEnvBackend;
 
 // NULL in a build without CUDA.

@@ -546,10 +546,10 @@ void es_proof_env_counters_add(EsProofEnvCounters *sum, const EsProofEnvCounters
     sum->n_overflow += part->n_overflow;
 }
 
-EsProofEnvCounters es_proof_env_counters(EsProofEnv *env) {
+EsProofEnvCounters es_proof_env_counters(const EsProofEnv *env) {
     EsProofEnvCounters sum = {0};
-    if (env->backend != NULL && env->backend->fetch(env, 0) != ES_STATUS_OK) {
-        return sum;
+    if (env->backend != NULL) {
+        return env->backend->count(env);
     }
     for (int32_t b = 0; b < env->n_blocks; b++) {
         es_proof_env_counters_add(&sum, &env->counters[b]);

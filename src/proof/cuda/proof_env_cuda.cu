@@ -15,11 +15,12 @@
 // The place of a warp, and its shared memory.
 struct Warp {
     int32_t lane, number;
-    EsAtom *query;           // [2]
-    EsAtom *state;           // [A]
-    EsAtom *rest, *marked;   // [A]
-    int32_t *candidate_rows; // [32, stride], a row per lane
-    int32_t stride;          // words: odd, so that lanes do not meet in a bank
+    EsProofEnvCounters *counters; // of the environment at work
+    EsAtom *query;                // [2]
+    EsAtom *state;                // [A]
+    EsAtom *rest, *marked;        // [A]
+    int32_t *candidate_rows;      // [32, stride], a row per lane
+    int32_t stride;               // words: odd, so that lanes do not meet in a bank
 
     __device__ EsAtom *candidate_of(int32_t of_lane) const {
         return (EsAtom *)(candidate_rows + of_lane * stride);
@@ -29,30 +30,36 @@ struct Warp {
 #define ATOM_WORDS 3
 static_assert(sizeof(EsAtom) == ATOM_WORDS * sizeof(int32_t), "atoms are copied by words");
 
-static inline int32_t row_words(int32_t max_atoms) { return (ATOM_WORDS * max_atoms) | 1; }
+#define COUNTER_WORDS ((int32_t)(sizeof(EsProofEnvCounters) / sizeof(int32_t)))
 
-static inline size_t shared_words(int32_t max_atoms) {
-    return (size_t)(ATOM_WORDS * (ES_ATOM_MAX_CELLS + 3 * max_atoms)) +
-           (size_t)(WARP * row_words(max_atoms));
+// Words of a candidate's row, and of all that a warp has: a whole number of 8 bytes.
+static __host__ __device__ int32_t row_words(int32_t max_atoms) {
+    return (ATOM_WORDS * max_atoms) | 1;
+}
+
+static __host__ __device__ int32_t shared_words(int32_t max_atoms) {
+    int32_t words = COUNTER_WORDS + ATOM_WORDS * (ES_ATOM_MAX_CELLS + 3 * max_atoms) +
+                    WARP * row_words(max_atoms);
+    return words + words % 2;
 }
 
 static size_t shared_bytes(int32_t max_atoms) {
-    return WARPS * shared_words(max_atoms) * sizeof(int32_t);
+    return WARPS * (size_t)shared_words(max_atoms) * sizeof(int32_t);
 }
 
 static __device__ Warp this_warp(const EsProofEnvArrays &arrays, unsigned char *memory) {
-    int32_t A = arrays.settings.max_atoms, stride = (ATOM_WORDS * A) | 1;
-    int32_t words = ATOM_WORDS * (ES_ATOM_MAX_CELLS + 3 * A) + WARP * stride;
-    int32_t of_block = (int32_t)threadIdx.x / WARP;
+    int32_t A = arrays.settings.max_atoms, of_block = (int32_t)threadIdx.x / WARP;
+    int32_t *words = (int32_t *)memory + of_block * shared_words(A);
     Warp warp;
     warp.lane = (int32_t)threadIdx.x % WARP;
     warp.number = (int32_t)blockIdx.x * WARPS + of_block;
-    warp.query = (EsAtom *)((int32_t *)memory + of_block * words);
+    warp.counters = (EsProofEnvCounters *)words;
+    warp.query = (EsAtom *)(words + COUNTER_WORDS);
     warp.state = warp.query + ES_ATOM_MAX_CELLS;
     warp.rest = warp.state + A;
     warp.marked = warp.rest + A;
     warp.candidate_rows = (int32_t *)(warp.marked + A);
-    warp.stride = stride;
+    warp.stride = row_words(A);
     return warp;
 }
 
@@ -135,6 +142,8 @@ struct List {
     int32_t count, n_atoms; // successors and their atoms
     int32_t n_overlong, n_overflow;
     uint32_t epoch; // of the table; 0: it is not in use
+    // different in each lane: the successor in its row, -1: none, and its atoms
+    int32_t held, n_held_atoms;
 };
 
 // The number of the warp's next use of its table.
@@ -227,8 +236,7 @@ list_chunk(const EsProofEnvArrays &arrays, const Warp &warp, size_t row,
     const int32_t most = arrays.listing.max_states - (arrays.listing.has_end != 0);
     EsCandidate candidate;
     es_candidate_begin(&candidate, warp.candidate_of(warp.lane));
-    int exists = c < n_candidates &&
-                 apply<WIDE>(resolvent, c, candidate.atoms, &candidate) &&
+    int exists = c < n_candidates && apply<WIDE>(resolvent, c, candidate.atoms, &candidate) &&
                  !candidate.is_refuted;
     // behind a proof nothing counts any more
     unsigned proofs = __ballot_sync(ALL, exists && candidate.n_atoms == 0);
@@ -259,6 +267,8 @@ list_chunk(const EsProofEnvArrays &arrays, const Warp &warp, size_t row,
         }
     }
     list->count += __popc(__ballot_sync(ALL, is_stored));
+    list->held = is_stored && n_candidates <= WARP ? k : -1;
+    list->n_held_atoms = candidate.n_atoms;
     __syncwarp(); // before the rows are written again
     return proofs == 0;
 }
@@ -280,7 +290,7 @@ static __device__ __forceinline__ void expand(const EsProofEnvArrays &arrays, co
                               arrays.n_visited_atoms + first, arrays.visited_hash + first,
                               arrays.max_visited > 0 ? env->at.n_visited : 0,
                               arrays.settings.max_atoms};
-    List list = {ES_PROOF_OPEN, 0, 0, 0, 0, 0};
+    List list = {ES_PROOF_OPEN, 0, 0, 0, 0, 0, -1, 0};
     prepare<WIDE>(arrays, warp, env->at.n_atoms, resolvent);
     int32_t n_candidates = resolvent->n_rules + resolvent->n_facts;
     int goes_on = 1;
@@ -290,15 +300,15 @@ static __device__ __forceinline__ void expand(const EsProofEnvArrays &arrays, co
     if (!goes_on || list.count == 0) {
         list.outcome = goes_on ? ES_PROOF_FAILED : ES_PROOF_PROVED;
         list.count = list.n_atoms = 1;
+        list.held = -1; // the successor is a terminal state
     } else if (arrays.listing.has_end) {
         list.count++;
         list.n_atoms++;
     }
     env->list = list;
     if (warp.lane == 0) {
-        EsProofEnvCounters *counters = &arrays.counters[env->e];
-        counters->n_overlong += list.n_overlong;
-        counters->n_overflow += list.n_overflow;
+        warp.counters->n_overlong += list.n_overlong;
+        warp.counters->n_overflow += list.n_overflow;
     }
 }
 
@@ -331,7 +341,7 @@ static __device__ __forceinline__ void begin_episode(const EsProofEnvArrays &arr
         int is_uncorrupted;
         label = es_episode_draw(&arrays.graph, &arrays.known, &arrays.settings, number, episode,
                                 &query, &is_uncorrupted);
-        arrays.counters[env->e].n_not_corrupted += is_uncorrupted;
+        warp.counters->n_not_corrupted += is_uncorrupted;
         warp.query[0] = query.cells[0];
         warp.query[1] = query.cells[1];
         if (arrays.query_rest != NULL) {
@@ -362,7 +372,7 @@ static __device__ void keep_trace(const EsProofEnvArrays &arrays, const Warp &wa
     }
 }
 
-// What a step shows of an environment; lane 0 writes.
+// The results of a step; lane 0 writes.
 static __device__ void write_result(const EsProofEnvArrays &arrays, const Warp &warp,
                                     const Env *env, const EsEpisodeEnd *end, int32_t n_reached) {
     size_t e = (size_t)env->e, cells = (size_t)arrays.graph.query_cells;
@@ -378,7 +388,11 @@ static __device__ void write_result(const EsProofEnvArrays &arrays, const Warp &
     arrays.is_truncated[e] = (unsigned char)end->is_truncated;
     arrays.is_by_end[e] = (unsigned char)end->is_by_end;
     arrays.label[e] = (unsigned char)at->label;
-    EsProofEnvCounters *counters = &arrays.counters[e];
+}
+
+// Counts a step; lane 0.
+static __device__ void count_step(EsProofEnvCounters *counters, const EsProofEpisode *at,
+                                  const EsEpisodeEnd *end) {
     counters->n_steps++;
     if (end->is_done) {
         counters->n_episodes[at->label]++;
@@ -410,41 +424,60 @@ static __device__ __forceinline__ int32_t write_atoms(const EsProofEnvArrays &ar
     return candidate.n_atoms;
 }
 
-// The same into candidate row 0, for the warp to read.
+// Successor k where the warp can read it, in a lane's row; *row is the lane.
 template <int WIDE>
 static __device__ __forceinline__ int32_t write_successor(const EsProofEnvArrays &arrays,
-                                                          const Warp &warp, const Env *env,
-                                                          const EsResolvent *resolvent, int32_t k) {
-    int32_t n_atoms = 0;
-    if (warp.lane == 0) {
-        n_atoms = write_atoms<WIDE>(arrays, env, resolvent, k, warp.candidate_of(0));
+                                                          const Warp &warp, Env *env,
+                                                          const EsResolvent *resolvent, int32_t k,
+                                                          int32_t *row) {
+    unsigned holders = __ballot_sync(ALL, env->list.held == k);
+    int32_t n_atoms = env->list.n_held_atoms;
+    *row = holders != 0 ? __ffs((int)holders) - 1 : 0;
+    if (holders == 0) {
+        if (warp.lane == 0) {
+            n_atoms = write_atoms<WIDE>(arrays, env, resolvent, k, warp.candidate_of(0));
+        }
+        env->list.held = -1; // row 0 has another one
+        __syncwarp();
     }
-    __syncwarp();
-    return __shfl_sync(ALL, n_atoms, 0);
+    return __shfl_sync(ALL, n_atoms, *row);
 }
 
-// Takes successor k of the list, as far as the end of an episode; what follows is left to begin or
-// enter.
+// A step so far: how the episode ended, if it did, and the state that was reached.
+struct Step {
+    EsEpisodeEnd end;
+    const EsAtom *next; // shared memory
+    int32_t n_next;
+};
+
+// Takes successor k of the list, as far as the end of an episode; its state is entered by `move`.
+// Results are written where they are shown.
 template <int WIDE>
-static __device__ __forceinline__ EsEpisodeEnd take(const EsProofEnvArrays &arrays,
-                                                    const Warp &warp, Env *env,
-                                                    const EsResolvent *resolvent, int32_t k,
-                                                    int32_t *n_next) {
-    *n_next = write_successor<WIDE>(arrays, warp, env, resolvent, k);
-    const EsAtom *next = warp.candidate_of(0);
-    EsProofOutcome outcome = es_goals_outcome(&arrays.graph, next, *n_next);
+static __device__ __forceinline__ Step take(const EsProofEnvArrays &arrays, const Warp &warp,
+                                            Env *env, const EsResolvent *resolvent, int32_t k,
+                                            int is_shown) {
+    Step step;
+    int32_t row;
+    step.n_next = write_successor<WIDE>(arrays, warp, env, resolvent, k, &row);
+    step.next = warp.candidate_of(row);
     env->at.depth++;
-    EsEpisodeEnd end = es_episode_end(&arrays.settings, outcome, env->at.depth, env->at.label);
-    copy_atoms(warp, arrays.reached + (size_t)env->e * (size_t)arrays.settings.max_atoms, next,
-               *n_next);
-    if (warp.lane == 0) {
-        write_result(arrays, warp, env, &end, *n_next);
+    EsProofOutcome outcome = es_goals_outcome(&arrays.graph, step.next, step.n_next);
+    step.end = es_episode_end(&arrays.settings, outcome, env->at.depth, env->at.label);
+    if (is_shown) {
+        copy_atoms(warp, arrays.reached + (size_t)env->e * (size_t)arrays.settings.max_atoms,
+                   step.next, step.n_next);
+        if (env->e < ES_PROOF_TRACED) {
+            keep_trace(arrays, warp, env, step.end.is_success);
+        }
     }
-    if (env->e < ES_PROOF_TRACED) {
-        keep_trace(arrays, warp, env, end.is_success);
+    if (warp.lane == 0) {
+        count_step(warp.counters, &env->at, &step.end);
+        if (is_shown) {
+            write_result(arrays, warp, env, &step.end, step.n_next);
+        }
     }
     __syncwarp(); // the query is read
-    return end;
+    return step;
 }
 
 // --- kernels ---
@@ -453,9 +486,13 @@ static __device__ __forceinline__ void load_env(const EsProofEnvArrays &arrays, 
                                                 int32_t e, Env *env) {
     env->e = e;
     env->at = arrays.episodes[e];
-    List list = {(EsProofOutcome)arrays.outcome[e], arrays.count[e], arrays.n_atoms[e], 0, 0, 0};
+    List list = {
+        (EsProofOutcome)arrays.outcome[e], arrays.count[e], arrays.n_atoms[e], 0, 0, 0, -1, 0};
     env->list = list;
     __syncwarp(); // the environment before may still be read
+    for (int32_t i = warp.lane; i < COUNTER_WORDS; i += WARP) {
+        ((int32_t *)warp.counters)[i] = ((const int32_t *)&arrays.counters[e])[i];
+    }
     copy_atoms(warp, warp.state, arrays.states + (size_t)e * (size_t)arrays.settings.max_atoms,
                env->at.n_atoms);
     if (warp.lane == 0) {
@@ -468,6 +505,10 @@ static __device__ __forceinline__ void load_env(const EsProofEnvArrays &arrays, 
 }
 
 static __device__ void store_env(const EsProofEnvArrays &arrays, const Warp &warp, const Env *env) {
+    __syncwarp(); // lane 0 has counted
+    for (int32_t i = warp.lane; i < COUNTER_WORDS; i += WARP) {
+        ((int32_t *)&arrays.counters[env->e])[i] = ((const int32_t *)warp.counters)[i];
+    }
     if (warp.lane == 0) {
         arrays.episodes[env->e] = env->at;
         arrays.outcome[env->e] = (unsigned char)env->list.outcome;
@@ -494,14 +535,13 @@ static __device__ void write_row(const EsProofEnvArrays &arrays, const EsProofRo
     }
 }
 
-// What a step does first: an action, or the first episode. Then warp.state is a new one.
+// The first half of a step: an action, or the first episode. Then warp.state is a new one.
 template <int WIDE>
-static __device__ __forceinline__ void move(const EsProofEnvArrays &arrays, const Warp &warp,
-                                            EsProofEnvWork work, int32_t t, const EsProofRows &rows,
-                                            const EsResolvent *resolvent, Env *env) {
-    EsEpisodeEnd end = {1, 0, 0, 0, 0.0f};
+static __device__ __forceinline__ void
+move(const EsProofEnvArrays &arrays, const Warp &warp, EsProofEnvWork work, int32_t t, int is_shown,
+     const EsProofRows &rows, const EsResolvent *resolvent, Env *env) {
+    Step step = {{1, 0, 0, 0, 0.0f}, NULL, 0};
     uint32_t episode = 0;
-    int32_t n_next = 0;
     if (work != ES_PROOF_ENV_BEGIN) {
         int32_t count = env->list.count;
         uint32_t number = (uint32_t)(arrays.settings.first_env + env->e);
@@ -509,16 +549,16 @@ static __device__ __forceinline__ void move(const EsProofEnvArrays &arrays, cons
                         ? es_proof_random_action(arrays.settings.seed, number, env->at.episode,
                                                  env->at.depth, count)
                         : arrays.actions[env->e];
-        end = take<WIDE>(arrays, warp, env, resolvent, k, &n_next);
+        step = take<WIDE>(arrays, warp, env, resolvent, k, is_shown);
         episode = env->at.episode + 1;
         if (warp.lane == 0) {
-            write_row(arrays, rows, t, env->e, k, count, &end);
+            write_row(arrays, rows, t, env->e, k, count, &step.end);
         }
     }
-    if (end.is_done) {
+    if (step.end.is_done) {
         begin_episode(arrays, warp, env, episode);
     } else {
-        enter_state(arrays, warp, env, warp.candidate_of(0), n_next);
+        enter_state(arrays, warp, env, step.next, step.n_next);
     }
 }
 
@@ -534,13 +574,12 @@ static __device__ __forceinline__ void list_successors(const EsProofEnvArrays &a
             env->list.count - n_ends != 1) {
             break;
         }
-        int32_t n_atoms = write_successor<WIDE>(arrays, warp, env, resolvent, 0);
-        enter_state(arrays, warp, env, warp.candidate_of(0), n_atoms);
+        int32_t row, n_atoms = write_successor<WIDE>(arrays, warp, env, resolvent, 0, &row);
+        enter_state(arrays, warp, env, warp.candidate_of(row), n_atoms);
     }
     if (warp.lane == 0) {
-        EsProofEnvCounters *counters = &arrays.counters[env->e];
-        counters->n_skipped += n_skips;
-        counters->n_successors += env->list.count;
+        warp.counters->n_skipped += n_skips;
+        warp.counters->n_successors += env->list.count;
     }
 }
 
@@ -562,7 +601,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, BLOCKS)
         }
         for (int32_t t = 0; t < n_steps; t++) {
             if (work != ES_PROOF_ENV_LIST) {
-                move<WIDE>(arrays, warp, work, t, rows, &resolvent, &env);
+                move<WIDE>(arrays, warp, work, t, t == n_steps - 1, rows, &resolvent, &env);
             }
             list_successors<WIDE>(arrays, warp, max_skips, &env, &resolvent);
         }

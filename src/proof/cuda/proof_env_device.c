@@ -83,7 +83,7 @@ static size_t lay_out(const EsProofEnv *env, EsProofEnvArrays *arrays, unsigned 
     return bytes;
 }
 
-// What a step shows, packed; the same at `report` on the device and in pinned memory.
+// The results of a step, packed; the same at `report` on the device and in pinned memory.
 static size_t lay_out_report(const EsProofEnv *env, EsProofEnvArrays *arrays,
                              unsigned char *report) {
     size_t N = (size_t)env->settings.n_envs, A = (size_t)env->settings.max_atoms;
@@ -352,31 +352,35 @@ static EsStatus list(EsProofEnv *env) {
 
 // --- the saved part ---
 
-// Counters are per environment on the device, per block on the CPU.
-static EsStatus fetch_counters(EsProofEnv *env) {
+// Counters are per environment on the device. Adds those of environment e to sums[e / n_each].
+static EsStatus sum_counters(const EsProofEnv *env, int32_t n_each, EsProofEnvCounters *sums) {
     const EsProofEnvOnDevice *there = env->on_device;
-    size_t N = (size_t)env->settings.n_envs;
+    int32_t N = env->settings.n_envs;
     EsProofEnvCounters *all = NULL;
-    ES_TRY(es_allocate(N * sizeof *all, (void **)&all));
-    EsStatus status = bring(there, all, there->arrays.counters, N * sizeof *all);
+    ES_TRY(es_allocate((size_t)N * sizeof *all, (void **)&all));
+    EsStatus status = bring(there, all, there->arrays.counters, (size_t)N * sizeof *all);
     if (status == ES_STATUS_OK) {
         status = es_stream_synchronize(there->stream);
     }
-    memset(env->counters, 0, (size_t)env->n_blocks * sizeof *env->counters);
-    for (size_t e = 0; e < N && status == ES_STATUS_OK; e++) {
-        es_proof_env_counters_add(&env->counters[e / ES_PROOF_BLOCK], &all[e]);
+    for (int32_t e = 0; e < N && status == ES_STATUS_OK; e++) {
+        es_proof_env_counters_add(&sums[e / n_each], &all[e]);
     }
     es_release(all);
     return status;
 }
 
-static EsStatus fetch(EsProofEnv *env, int is_all) {
+static EsProofEnvCounters count(const EsProofEnv *env) {
+    EsProofEnvCounters sum = {0};
+    const EsProofEnvCounters none = {0};
+    return sum_counters(env, INT32_MAX, &sum) == ES_STATUS_OK ? sum : none;
+}
+
+static EsStatus fetch(EsProofEnv *env) {
     EsProofEnvOnDevice *there = env->on_device;
-    if (is_all) {
-        ES_TRY(bring(there, env->slab, there->arrays.episodes, env->slab_bytes));
-        ES_TRY(es_stream_synchronize(there->stream));
-    }
-    ES_TRY(fetch_counters(env));
+    ES_TRY(bring(there, env->slab, there->arrays.episodes, env->slab_bytes));
+    ES_TRY(es_stream_synchronize(there->stream));
+    memset(env->counters, 0, (size_t)env->n_blocks * sizeof *env->counters);
+    ES_TRY(sum_counters(env, ES_PROOF_BLOCK, env->counters));
     return es_device_status(there->device);
 }
 
@@ -414,6 +418,7 @@ const EsProofEnvBackend *es_proof_env_backend_cuda(void) {
                                               .step = step,
                                               .walk = walk,
                                               .list = list,
-                                              .fetch = fetch};
+                                              .fetch = fetch,
+                                              .count = count};
     return &backend;
 }

@@ -1,4 +1,4 @@
-// One block in device memory: a list of parts is made first, each with its place, then all are
+// One block in device memory: a list of arrays is made first, each with its place, then all are
 // copied.
 #include "proof/graph/knowledge_device.h"
 
@@ -14,27 +14,27 @@ struct EsKnowledgeDevice {
 };
 
 // An array of the graph, and where the view has its pointer.
-typedef struct Part {
+typedef struct Array {
     const void *from;
     void **to;
     size_t bytes, at;
-} Part;
+} Array;
 
-#define MAX_PARTS 32
+#define MAX_ARRAYS 32
 
-typedef struct Parts {
-    Part part[MAX_PARTS];
+typedef struct ArrayList {
+    Array array[MAX_ARRAYS];
     int count;
     size_t bytes;
-} Parts;
+} ArrayList;
 
 // An array of no elements stays NULL.
-static void add_part(Parts *parts, void *member, size_t count, size_t element_bytes) {
+static void add_array(ArrayList *list, void *member, size_t count, size_t element_bytes) {
     void **to = member;
-    ES_ASSERT(parts->count < MAX_PARTS);
-    Part *part = &parts->part[parts->count++];
-    *part = (Part){.from = *to, .to = to, .bytes = *to != NULL ? count * element_bytes : 0};
-    part->at = es_slab_add(&parts->bytes, part->bytes);
+    ES_ASSERT(list->count < MAX_ARRAYS);
+    Array *array = &list->array[list->count++];
+    *array = (Array){.from = *to, .to = to, .bytes = *to != NULL ? count * element_bytes : 0};
+    array->at = es_slab_add(&list->bytes, array->bytes);
     *to = NULL;
 }
 
@@ -45,30 +45,30 @@ static size_t count_entries(const EsKnowledgeGraph *graph, const EsFactIndex *in
 }
 
 // The arrays that rules read, in the order of the block.
-static void list_parts(const EsKnowledgeGraph *graph, EsKnowledgeGraph *view, Parts *parts) {
+static void list_arrays(const EsKnowledgeGraph *graph, EsKnowledgeGraph *view, ArrayList *list) {
     size_t P = (size_t)graph->n_predicates, C = (size_t)graph->n_constants;
     size_t n_facts = (size_t)graph->n_facts, n_wide = (size_t)graph->wide.count;
-    add_part(parts, &view->arities, P + 8, 1);
-    add_part(parts, &view->test_of, P + 1, 1);
-    add_part(parts, &view->negated, P + 1, sizeof(int32_t));
-    add_part(parts, &view->fact_start, P + 2, sizeof(int32_t));
-    add_part(parts, &view->rule_start, P + 2, sizeof(int32_t));
-    add_part(parts, &view->by_a.rows, P + 1, sizeof(EsFactRows));
-    add_part(parts, &view->by_b.rows, P + 1, sizeof(EsFactRows));
-    add_part(parts, &view->rules, (size_t)graph->n_rules, sizeof(EsHornRule));
-    add_part(parts, &view->by_a.entries, count_entries(graph, &graph->by_a), sizeof(int32_t));
-    add_part(parts, &view->by_b.entries, count_entries(graph, &graph->by_b), sizeof(int32_t));
-    add_part(parts, &view->facts, n_facts, sizeof(EsAtom));
-    add_part(parts, &view->facts_by_b, n_facts, sizeof(EsAtom));
-    add_part(parts, &view->wide.start, P + 2, sizeof(int32_t));
-    add_part(parts, &view->wide.atoms, 2 * n_wide, sizeof(EsAtom));
+    add_array(list, &view->arities, P + 8, 1);
+    add_array(list, &view->test_of, P + 1, 1);
+    add_array(list, &view->negated, P + 1, sizeof(int32_t));
+    add_array(list, &view->fact_start, P + 2, sizeof(int32_t));
+    add_array(list, &view->rule_start, P + 2, sizeof(int32_t));
+    add_array(list, &view->by_a.rows, P + 1, sizeof(EsFactRows));
+    add_array(list, &view->by_b.rows, P + 1, sizeof(EsFactRows));
+    add_array(list, &view->rules, (size_t)graph->n_rules, sizeof(EsHornRule));
+    add_array(list, &view->by_a.entries, count_entries(graph, &graph->by_a), sizeof(int32_t));
+    add_array(list, &view->by_b.entries, count_entries(graph, &graph->by_b), sizeof(int32_t));
+    add_array(list, &view->facts, n_facts, sizeof(EsAtom));
+    add_array(list, &view->facts_by_b, n_facts, sizeof(EsAtom));
+    add_array(list, &view->wide.start, P + 2, sizeof(int32_t));
+    add_array(list, &view->wide.atoms, 2 * n_wide, sizeof(EsAtom));
     for (int place = 0; place < ES_KG_MAX_ARITY; place++) {
-        add_part(parts, &view->wide.order[place], n_wide, sizeof(int32_t));
+        add_array(list, &view->wide.order[place], n_wide, sizeof(int32_t));
     }
-    add_part(parts, &view->values, C + 1, sizeof(int64_t));
-    add_part(parts, &view->decided,
-             (size_t)ES_MAX(graph->n_decided, 0) * (size_t)graph->query_cells, sizeof(EsAtom));
-    add_part(parts, &view->domains.of_constant, C + 1, sizeof(int32_t));
+    add_array(list, &view->values, C + 1, sizeof(int64_t));
+    add_array(list, &view->decided,
+              (size_t)ES_MAX(graph->n_decided, 0) * (size_t)graph->query_cells, sizeof(EsAtom));
+    add_array(list, &view->domains.of_constant, C + 1, sizeof(int32_t));
 }
 
 // Pointers that no kernel may follow.
@@ -81,14 +81,15 @@ static void forget_names(EsKnowledgeGraph *view) {
     view->domains.name_text = NULL;
 }
 
-static EsStatus copy_parts(EsKnowledgeDevice *there, EsStream *stream, const Parts *parts) {
-    ES_TRY(es_device_allocate(there->device, ES_MAX(parts->bytes, 1), &there->memory));
-    there->bytes = parts->bytes;
-    for (int i = 0; i < parts->count; i++) {
-        const Part *part = &parts->part[i];
-        if (part->bytes > 0) {
-            *part->to = (unsigned char *)there->memory + part->at;
-            ES_TRY(es_stream_copy(stream, *part->to, part->from, part->bytes, ES_COPY_TO_DEVICE));
+static EsStatus copy_arrays(EsKnowledgeDevice *there, EsStream *stream, const ArrayList *list) {
+    ES_TRY(es_device_allocate(there->device, ES_MAX(list->bytes, 1), &there->memory));
+    there->bytes = list->bytes;
+    for (int i = 0; i < list->count; i++) {
+        const Array *array = &list->array[i];
+        if (array->bytes > 0) {
+            *array->to = (unsigned char *)there->memory + array->at;
+            ES_TRY(
+                es_stream_copy(stream, *array->to, array->from, array->bytes, ES_COPY_TO_DEVICE));
         }
     }
     return es_stream_synchronize(stream);
@@ -97,14 +98,14 @@ static EsStatus copy_parts(EsKnowledgeDevice *there, EsStream *stream, const Par
 EsStatus es_kg_device_create(const EsKnowledgeGraph *graph, EsStream *stream,
                              EsKnowledgeDevice **there) {
     EsKnowledgeDevice *made = NULL;
-    Parts parts = {.count = 0};
+    ArrayList list = {.count = 0};
     *there = NULL;
     ES_TRY(es_allocate(sizeof *made, (void **)&made));
     made->device = es_stream_device(stream);
     made->view = *graph;
     forget_names(&made->view);
-    list_parts(graph, &made->view, &parts);
-    EsStatus status = copy_parts(made, stream, &parts);
+    list_arrays(graph, &made->view, &list);
+    EsStatus status = copy_arrays(made, stream, &list);
     if (status != ES_STATUS_OK) {
         es_kg_device_destroy(made);
         return status;

@@ -685,7 +685,7 @@ typedef struct EsExpansion {
     EsSuccessors *out;
 } EsExpansion;
 
-// Where the next candidate is written: behind the last successor.
+// The place of the next candidate: behind the last successor.
 static inline ES_HOST_DEVICE EsAtom *es_expansion_end(const EsExpansion *expansion) {
     return expansion->out->atoms + expansion->out->start[expansion->out->count];
 }

@@ -141,6 +141,16 @@ static void walk_together(Pair *pair, const char *what, long long n_steps) {
         (long long)counters.n_overlong, (long long)counters.n_overflow);
 }
 
+// As many steps of uniform actions, which either side draws by itself: one launch on the device.
+static void walk_apart(Pair *pair, long long n_steps) {
+    int64_t n_successors = 0;
+    int32_t n_each = (int32_t)(n_steps / pair->n_envs) + 1;
+    REQUIRE_OK(es_proof_env_walk(pair->here, n_each, NULL));
+    REQUIRE_OK(es_proof_env_walk(pair->there, n_each, NULL));
+    EXPECT(results_equal(pair) && episodes_equal(pair) && choices_equal(pair, &n_successors));
+    EXPECT(saved_equal(pair));
+}
+
 static EsProofEnvSettings settings_for(EsGoalSelection selection) {
     EsProofEnvSettings settings = es_proof_env_defaults();
     settings.n_envs = getenv("ES_FUZZ_STEPS") != NULL ? 256 : 37; // no multiple of a block
@@ -154,6 +164,7 @@ static void compare_with(EsDevice *device, const EsKnowledgeGraph *graph,
     Pair pair;
     open_pair(&pair, device, graph, settings);
     walk_together(&pair, what, n_steps);
+    walk_apart(&pair, n_steps);
     close_pair(&pair);
 }
 
