@@ -1,6 +1,6 @@
-// The suite `prove`: proof search on a knowledge graph, the generated one or --data. The engine, the
-// environment and the walk run under a policy that takes any successor, the rest under a network.
-// `env` and `walk` run on any device, the rest on the CPU.
+// The suite `prove`: proof search on a knowledge graph, the generated one or --data. `engine`, `env`
+// and `walk` run under a policy that takes any successor, the rest under a network. `env` and `walk`
+// run on any device, the rest on the CPU.
 #include <stdio.h>
 #include <string.h>
 
