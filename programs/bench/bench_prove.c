@@ -1,6 +1,6 @@
-// The suite `prove`: proof search on a knowledge graph, the generated one or --data. `engine`, `env`
-// and `walk` run under a policy that takes any successor, the rest under a network. `env` and `walk`
-// run on any device, the rest on the CPU.
+// The suite `prove`: proof search on a knowledge graph, the generated one or --data. `engine`,
+// `env` and `walk` run under a policy that takes any successor, the rest under a network. `env` and
+// `walk` run on any device, the rest on the CPU.
 #include <stdio.h>
 #include <string.h>
 
@@ -358,11 +358,17 @@ static EsStatus open_env(ProveFixture *fixture, const EsBench *bench) {
     return es_proof_env_create_on(fixture->graph, &one, bench->stream, &fixture->single);
 }
 
-static EsStatus begin_env(const EsBenchCase *bench_case, const EsBench *bench, void **fixture_out) {
+static EsStatus begin_with(const EsBenchCase *bench_case, const EsBench *bench,
+                           EsStatus (*open)(ProveFixture *fixture, const EsBench *bench),
+                           void **fixture_out) {
     ProveFixture *fixture = NULL;
     EsStatus status = create_state(bench_case, bench, &fixture);
-    return finish_begin(status == ES_STATUS_OK ? open_env(fixture, bench) : status, fixture,
+    return finish_begin(status == ES_STATUS_OK ? open(fixture, bench) : status, fixture,
                         fixture_out);
+}
+
+static EsStatus begin_env(const EsBenchCase *bench_case, const EsBench *bench, void **fixture_out) {
+    return begin_with(bench_case, bench, open_env, fixture_out);
 }
 
 static EsStatus run_env(void *context, int variant) {
@@ -396,10 +402,7 @@ static EsStatus open_walk(ProveFixture *fixture, const EsBench *bench) {
 
 static EsStatus begin_walks(const EsBenchCase *bench_case, const EsBench *bench,
                             void **fixture_out) {
-    ProveFixture *fixture = NULL;
-    EsStatus status = create_state(bench_case, bench, &fixture);
-    return finish_begin(status == ES_STATUS_OK ? open_walk(fixture, bench) : status, fixture,
-                        fixture_out);
+    return begin_with(bench_case, bench, open_walk, fixture_out);
 }
 
 static EsStatus run_walks(void *context, int variant) {

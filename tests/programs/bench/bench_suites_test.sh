@@ -109,7 +109,7 @@ run 0 bench prove --envs 3 --samples 5 --threads 2 --filter walk --json
 python3 - "$folder/out" << 'PYTHON' || fail "the counts of a walk"
 import json, sys
 records = {record["metric"]: record for record in json.load(open(sys.argv[1]))}
-counts = ["launches", "synchronisations", "copies", "bytes to device", "bytes from device"]
+counts = ["synchronisations", "copies", "launches", "allocations"] + [f"bytes {way} device" for way in ("to", "from", "on")]
 assert list(records) == ["time", "rate"] + counts, list(records)
 assert all(records[count]["value"] == 0 for count in counts)
 PYTHON
