@@ -7,11 +7,11 @@
 // not its atoms: taking a successor, or listing all of them for a policy, writes the candidate
 // again from the state. Lists are first counted, then filled; their order is the CPU's.
 //
-// The floor of a step on `family`, constrained goals, uniform actions (about 7 successors of 3
-// atoms): reads 0.2 KB of its own (episode, state, hashes of 5 visited states) and some 15 rows and
-// facts of 8 to 12 bytes from the graph, which the second-level cache holds; writes 0.2 KB (state,
-// visited state, result, candidates). At 100 million steps a second that is 40 GB/s of memory; the
-// bound is instructions, about 2,000 of a warp per step.
+// The floor of a uniform step on `family`, constrained goals (7.5 successors, states of some 3
+// atoms): 40 bytes read of hashes of visited states, 0.1 KB written (state, visited state, numbers
+// of candidates), and some 15 rows, rules and facts of the graph, which caches hold
+// (knowledge_device.h): 14 GB/s of memory at 100 million steps a second, so instructions are the
+// bound. Those are estimates; nobody has measured this on a GPU yet.
 //
 // N environments, V states remembered, A cells of a state, S successors; W warps at work.
 #ifndef ES_PROOF_PROOF_ENV_ARRAYS_H
