@@ -181,6 +181,7 @@ static void compare_graph(EsDevice *device, const EsKnowledgeGraph *graph, EsKgS
         other.reward_type = 3; // halves: sums are exact
         other.order = ES_QUERY_ROUND_ROBIN;
         other.n_negatives = 3;
+        other.uses_domains = graph->domains.count > 0;
         compare_with(device, graph, &other, "  passing over", count_steps(1500) / 4);
         other = settings;
         other.has_memory = other.has_end = 0;
