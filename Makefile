@@ -58,7 +58,7 @@ test-emulated: emulated
 # all that growth on a GPU does, and what no other test on the CPU runs
 emulated_short := emulation device_cuda cuda_matrix fused_tile fused_known fused_host fused_seed fused_share growth_device \
 	growth_device_rules growth_planned growth_overflow lifecycle_parity host_trainer grow_episode_device decision_device \
-	policy_inference ppo_parity fit_api
+	policy_inference ppo_parity fit_api proof_rules_parity proof_env_device
 # single operations against the CPU
 emulated_operations := activation batchnorm blend channel_scale concat conv2d cross_entropy depthwise dropout elementwise embedding \
 	finite_step gather groupnorm layernorm linear lstm masked_copy matmul norm_mix optimiser pool set_pool slab_hash slab_norms \

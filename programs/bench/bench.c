@@ -174,7 +174,9 @@ static EsStatus visit_case(BenchRun *run, const EsBench *bench, const EsBenchSui
     EsBenchCase kept = *bench_case;
     ES_TRY(keep_text(&run->texts, bench_case->name, "", &kept.name));
     ES_TRY(keep_text(&run->texts, bench_case->parameters, end, &kept.parameters));
-    if (!is_wanted_case(suite, &kept, run->options->filter)) {
+    int is_left_out = kept.is_cpu_only && bench->device != NULL &&
+                      es_device_info(bench->device)->kind != ES_DEVICE_CPU;
+    if (is_left_out || !is_wanted_case(suite, &kept, run->options->filter)) {
         return ES_STATUS_OK;
     }
     run->n_cases++;

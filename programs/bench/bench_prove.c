@@ -1,6 +1,6 @@
-// The suite `prove`: proof search on a knowledge graph, the generated one or --data. The engine and
-// the environment run under a policy that takes any successor, the rest under a network. All of it
-// runs on the CPU.
+// The suite `prove`: proof search on a knowledge graph, the generated one or --data. `engine`,
+// `env` and `walk` run under a policy that takes any successor, the rest under a network. `env` and
+// `walk` run on any device, the rest on the CPU.
 #include <stdio.h>
 #include <string.h>
 
@@ -212,7 +212,8 @@ typedef struct ProveFixture {
     struct Walker *walkers; // (n_envs)
     EsSuccessors *scratch;  // (workers)
     int n_workers;
-    // env
+    // env, walk
+    EsDevice *device; // borrowed
     EsProofEnv *env, *single;
     int32_t *actions; // (n_envs)
 } ProveFixture;
@@ -347,19 +348,27 @@ static double count_walked(const EsBenchCase *bench_case) {
 
 // --- env: all environments one step, against one environment as many steps ---
 
-static EsStatus open_env(ProveFixture *fixture) {
+static EsStatus open_env(ProveFixture *fixture, const EsBench *bench) {
     ES_TRY(es_allocate((size_t)fixture->wanted->n_envs * sizeof *fixture->actions,
                        (void **)&fixture->actions));
-    ES_TRY(es_proof_env_create(fixture->graph, &fixture->settings, fixture->pool, &fixture->env));
+    ES_TRY(
+        es_proof_env_create_on(fixture->graph, &fixture->settings, bench->stream, &fixture->env));
     EsProofEnvSettings one = fixture->settings;
     one.n_envs = 1;
-    return es_proof_env_create(fixture->graph, &one, fixture->pool, &fixture->single);
+    return es_proof_env_create_on(fixture->graph, &one, bench->stream, &fixture->single);
+}
+
+static EsStatus begin_with(const EsBenchCase *bench_case, const EsBench *bench,
+                           EsStatus (*open)(ProveFixture *fixture, const EsBench *bench),
+                           void **fixture_out) {
+    ProveFixture *fixture = NULL;
+    EsStatus status = create_state(bench_case, bench, &fixture);
+    return finish_begin(status == ES_STATUS_OK ? open(fixture, bench) : status, fixture,
+                        fixture_out);
 }
 
 static EsStatus begin_env(const EsBenchCase *bench_case, const EsBench *bench, void **fixture_out) {
-    ProveFixture *fixture = NULL;
-    EsStatus status = create_state(bench_case, bench, &fixture);
-    return finish_begin(status == ES_STATUS_OK ? open_env(fixture) : status, fixture, fixture_out);
+    return begin_with(bench_case, bench, open_env, fixture_out);
 }
 
 static EsStatus run_env(void *context, int variant) {
@@ -377,6 +386,36 @@ static EsStatus run_env(void *context, int variant) {
 
 static double count_envs(const EsBenchCase *bench_case) {
     return (double)((const ProveBench *)bench_case->settings)->n_envs;
+}
+
+// --- walk: many steps of all environments in one call, against one thread of the CPU ---
+
+// steps of a run; on CUDA they are one launch
+#define WALK_TOGETHER 128
+
+static EsStatus open_walk(ProveFixture *fixture, const EsBench *bench) {
+    fixture->device = bench->device;
+    ES_TRY(
+        es_proof_env_create_on(fixture->graph, &fixture->settings, bench->stream, &fixture->env));
+    return es_proof_env_create(fixture->graph, &fixture->settings, NULL, &fixture->single);
+}
+
+static EsStatus begin_walks(const EsBenchCase *bench_case, const EsBench *bench,
+                            void **fixture_out) {
+    return begin_with(bench_case, bench, open_walk, fixture_out);
+}
+
+static EsStatus run_walks(void *context, int variant) {
+    ProveFixture *fixture = context;
+    return es_proof_env_walk(variant == 0 ? fixture->env : fixture->single, WALK_TOGETHER, NULL);
+}
+
+static double count_walks(const EsBenchCase *bench_case) {
+    return (double)((const ProveBench *)bench_case->settings)->n_envs * WALK_TOGETHER;
+}
+
+static EsDeviceCounters count_device(void *context) {
+    return es_device_counters(((ProveFixture *)context)->device);
 }
 
 // --- closure: paths along chains, and in a random graph that is mostly one component ---
@@ -465,7 +504,15 @@ static double count_atoms(const EsBenchCase *bench_case) {
     {                                                                                              \
         .name = "engine", .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},       \
         .begin = begin_engine, .run = run_engine, .end = end_prove, .work = count_walked,          \
-        .rate_unit = "steps/s"                                                                     \
+        .rate_unit = "steps/s", .is_cpu_only = 1                                                   \
+    }
+
+#define WALK_CASE(label, ...)                                                                      \
+    {                                                                                              \
+        .name = "walk", .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},         \
+        .begin = begin_walks, .run = run_walks, .end = end_prove, .work = count_walks,             \
+        .rate_unit = "steps/s", .peer = "one CPU thread", .counters = count_device,                \
+        .n_steps = WALK_TOGETHER                                                                   \
     }
 
 #define ENV_CASE(label, ...)                                                                       \
@@ -479,7 +526,7 @@ static double count_atoms(const EsBenchCase *bench_case) {
     {                                                                                              \
         .name = title, .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},          \
         .begin = begin_agent, .run = run_function, .end = end_agent, .work = count_steps,          \
-        .rate_unit = "steps/s", .shares = list_shares                                              \
+        .rate_unit = "steps/s", .shares = list_shares, .is_cpu_only = 1                            \
     }
 #define ROLLOUT_CASE(label, ...) AGENT_CASE("rollout", run_rollout, label, __VA_ARGS__)
 #define TRAIN_CASE(label, ...)   AGENT_CASE("train", run_training, label, __VA_ARGS__)
@@ -488,14 +535,14 @@ static double count_atoms(const EsBenchCase *bench_case) {
     {                                                                                              \
         .name = "evaluation", .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},   \
         .begin = begin_ranking, .run = run_ranking, .end = end_agent, .work = count_candidates,    \
-        .rate_unit = "candidates/s"                                                                \
+        .rate_unit = "candidates/s", .is_cpu_only = 1                                              \
     }
 
 #define CLOSURE_CASE(label, ...)                                                                   \
     {                                                                                              \
         .name = "closure", .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},      \
         .begin = begin_closure, .run = run_closure, .end = end_prove, .work = count_atoms,         \
-        .rate_unit = "atoms/s"                                                                     \
+        .rate_unit = "atoms/s", .is_cpu_only = 1                                                   \
     }
 
 // width and layers of the published network
@@ -509,6 +556,14 @@ static const EsBenchCase cases[] = {
     ENV_CASE("E=8 data=generated", .n_envs = 8),
     ENV_CASE("E=128 data=generated", .n_envs = 128),
     ENV_CASE("E=1024 data=generated", .n_envs = 1024),
+    WALK_CASE("E=1 data=generated", .n_envs = 1),
+    WALK_CASE("E=2 data=generated", .n_envs = 2),
+    WALK_CASE("E=4 data=generated", .n_envs = 4),
+    WALK_CASE("E=8 data=generated", .n_envs = 8),
+    WALK_CASE("E=128 data=generated", .n_envs = 128),
+    WALK_CASE("E=1024 data=generated", .n_envs = 1024),
+    WALK_CASE("E=4096 data=generated", .n_envs = 4096),
+    WALK_CASE("E=16384 data=generated", .n_envs = 16384),
     ROLLOUT_CASE("E=1 data=generated", .n_envs = 1),
     ROLLOUT_CASE("E=8 data=generated", .n_envs = 8),
     ROLLOUT_CASE("E=128 data=generated", .n_envs = 128),
@@ -550,7 +605,8 @@ static EsStatus choose_prove(const EsBenchHost *wanted, EsBenchCase *custom, int
 
 const EsBenchSuite es_bench_prove = {
     .name = "prove",
-    .summary = "proof search: engine, environments, a policy that acts, learns and ranks, closure",
+    .summary =
+        "proof search: engine, environments, walks, a policy that acts, learns and ranks, closure",
     .cases = cases,
     .n_cases = ES_COUNT_OF(cases),
     .choose = choose_prove,

@@ -306,6 +306,52 @@ static EsStatus add_shares(const EsBenchSuite *suite, const EsBenchCase *bench_c
     return ES_STATUS_OK;
 }
 
+#define BYTES "B " // how units begin of counts that may grow with the environments
+
+// The counts of a device between two moments, divided by a number of runs, or of steps where
+// is_timed.
+static EsStatus add_counts(const EsBenchSuite *suite, const EsBenchCase *bench_case,
+                           const EsDeviceCounters *before, const EsDeviceCounters *after,
+                           int divisor, int is_timed, EsBenchRecords *records) {
+    const int64_t *from = before->copied_bytes, *to = after->copied_bytes;
+    const struct {
+        const char *metric, *unit, *per_step;
+        int64_t count;
+    } counts[] = {
+        {"synchronisations", "syncs", "syncs/step",
+         after->n_synchronizations - before->n_synchronizations},
+        {"copies", "copies", "copies/step", after->n_copies - before->n_copies},
+        {"launches", "launches", "launches/step", after->n_launches - before->n_launches},
+        {"allocations", "allocs", "allocs/step", after->n_allocations - before->n_allocations},
+        {"bytes to device", BYTES "to", "B to/step",
+         to[ES_COPY_TO_DEVICE] - from[ES_COPY_TO_DEVICE]},
+        {"bytes from device", BYTES "from", "B from/step",
+         to[ES_COPY_TO_HOST] - from[ES_COPY_TO_HOST]},
+        {"bytes on device", BYTES "on", "B on/step",
+         to[ES_COPY_ON_DEVICE] - from[ES_COPY_ON_DEVICE]}};
+    for (size_t i = 0; i < ES_COUNT_OF(counts); i++) {
+        EsBenchRecord record = {
+            .suite = suite->name,
+            .name = bench_case->name,
+            .parameters = bench_case->parameters,
+            .metric = counts[i].metric,
+            .unit = is_timed ? counts[i].per_step : counts[i].unit,
+            .is_lower_better = 1,
+            .summary = {(double)counts[i].count / divisor, 0, is_timed ? 1 : divisor}};
+        ES_TRY(es_bench_records_add(records, &record));
+    }
+    return ES_STATUS_OK;
+}
+
+// The counts of one more run, per step.
+static EsStatus add_step_counts(const EsBenchSuite *suite, const EsBenchCase *bench_case,
+                                void *fixture, EsBenchRecords *records) {
+    EsDeviceCounters before = bench_case->counters(fixture);
+    ES_TRY(bench_case->run(fixture, 0));
+    EsDeviceCounters after = bench_case->counters(fixture);
+    return add_counts(suite, bench_case, &before, &after, bench_case->n_steps, 1, records);
+}
+
 EsStatus es_bench_time_case(const EsBench *bench, const EsBenchSuite *suite,
                             const EsBenchCase *bench_case, int n_samples, EsBenchRecords *records) {
     EsStatus status = ES_STATUS_OK;
@@ -331,6 +377,9 @@ EsStatus es_bench_time_case(const EsBench *bench, const EsBenchSuite *suite,
     if (bench_case->shares != NULL) {
         ES_TRY_GOTO(add_shares(suite, bench_case, fixture, records));
     }
+    if (bench_case->n_steps > 0) {
+        ES_TRY_GOTO(add_step_counts(suite, bench_case, fixture, records));
+    }
     if (bench_case->allocations != NULL) {
         status = add_allocations(suite, bench_case, bench_case->allocations(fixture) - n_before,
                                  records);
@@ -349,8 +398,6 @@ done:
 // a record that has no peer yet is compared with this one
 #define PEER "fewest environments"
 
-#define BYTES "B " // how units begin of counts that may grow with the environments
-
 EsStatus es_bench_count_case(const EsBench *bench, const EsBenchSuite *suite,
                              const EsBenchCase *bench_case, EsBenchRecords *records) {
     EsStatus status = ES_STATUS_OK;
@@ -364,29 +411,7 @@ EsStatus es_bench_count_case(const EsBench *bench, const EsBenchSuite *suite,
         ES_TRY_GOTO(bench_case->run(fixture, 0));
     }
     EsDeviceCounters after = bench_case->counters(fixture);
-    const int64_t *from = before.copied_bytes, *to = after.copied_bytes;
-    const struct {
-        const char *metric, *unit;
-        int64_t count;
-    } counts[] = {
-        {"synchronisations", "syncs", after.n_synchronizations - before.n_synchronizations},
-        {"copies", "copies", after.n_copies - before.n_copies},
-        {"launches", "launches", after.n_launches - before.n_launches},
-        {"allocations", "allocs", after.n_allocations - before.n_allocations},
-        {"bytes to device", BYTES "to", to[ES_COPY_TO_DEVICE] - from[ES_COPY_TO_DEVICE]},
-        {"bytes from device", BYTES "from", to[ES_COPY_TO_HOST] - from[ES_COPY_TO_HOST]},
-        {"bytes on device", BYTES "on", to[ES_COPY_ON_DEVICE] - from[ES_COPY_ON_DEVICE]}};
-    for (size_t i = 0; i < ES_COUNT_OF(counts); i++) {
-        double per_run = (double)counts[i].count / COUNTED_RUNS;
-        EsBenchRecord record = {.suite = suite->name,
-                                .name = bench_case->name,
-                                .parameters = bench_case->parameters,
-                                .metric = counts[i].metric,
-                                .unit = counts[i].unit,
-                                .is_lower_better = 1,
-                                .summary = {per_run, 0, COUNTED_RUNS}};
-        ES_TRY_GOTO(es_bench_records_add(records, &record));
-    }
+    ES_TRY_GOTO(add_counts(suite, bench_case, &before, &after, COUNTED_RUNS, 0, records));
 done:
     bench_case->end(fixture);
     return status;

@@ -135,6 +135,8 @@ struct EsBenchCase {
     int (*shares)(void *fixture, EsBenchShare shares[ES_BENCH_MAX_SHARES]);
     EsDeviceCounters (*counters)(
         void *fixture); // suites that count: of the device that does the work
+    int n_steps;        // of a timed run whose counters are records, too, per step; 0: they are not
+    int is_cpu_only;    // left out with --device cuda
 };
 
 #define ES_BENCH_MAX_CUSTOM 8

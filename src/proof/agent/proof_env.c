@@ -178,13 +178,16 @@ static EsStatus create_results(EsProofEnv *env) {
 
 static EsStatus create_successors(EsProofEnv *env) {
     size_t N = (size_t)env->settings.n_envs;
-    ES_TRY(es_allocate((size_t)env->n_blocks * sizeof *env->blocks, (void **)&env->blocks));
-    ES_TRY(es_allocate(N * sizeof *env->first, (void **)&env->first));
-    ES_TRY(es_allocate(N * sizeof *env->count, (void **)&env->count));
     ES_TRY(es_allocate((N + 1) * sizeof *env->row_start, (void **)&env->row_start));
     ES_TRY(es_allocate(N * sizeof *env->state_span, (void **)&env->state_span));
     ES_TRY(es_allocate(N * (size_t)env->graph->query_cells * sizeof *env->state_query,
                        (void **)&env->state_query));
+    if (env->backend != NULL) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_allocate((size_t)env->n_blocks * sizeof *env->blocks, (void **)&env->blocks));
+    ES_TRY(es_allocate(N * sizeof *env->first, (void **)&env->first));
+    ES_TRY(es_allocate(N * sizeof *env->count, (void **)&env->count));
     env->n_workers = env->pool != NULL ? es_thread_pool_size(env->pool) : 1;
     ES_TRY(es_allocate((size_t)env->n_workers * sizeof *env->scratch, (void **)&env->scratch));
     for (int i = 0; i < env->n_workers; i++) {
@@ -194,7 +197,7 @@ static EsStatus create_successors(EsProofEnv *env) {
     return ES_STATUS_OK;
 }
 
-static EsStatus build(EsProofEnv *env, const EsProofEnvSettings *wanted) {
+static EsStatus build(EsProofEnv *env, const EsProofEnvSettings *wanted, EsStream *stream) {
     EsProofEnvSettings *settings = &env->settings;
     ES_TRY(collect_queries(env, wanted));
     if (settings->n_negatives > 0) {
@@ -214,13 +217,14 @@ static EsStatus build(EsProofEnv *env, const EsProofEnvSettings *wanted) {
     void *slab;
     ES_TRY(es_allocate(env->slab_bytes, &slab));
     lay_out(env, slab);
-    ES_TRY(create_results(env));
     ES_TRY(create_successors(env));
+    ES_TRY(env->backend != NULL ? env->backend->create(env, stream) : create_results(env));
     return es_proof_env_begin(env);
 }
 
-EsStatus es_proof_env_create(const EsKnowledgeGraph *graph, const EsProofEnvSettings *settings,
-                             EsThreadPool *pool, EsProofEnv **env) {
+static EsStatus create(const EsKnowledgeGraph *graph, const EsProofEnvSettings *settings,
+                       EsThreadPool *pool, EsStream *stream, const EsProofEnvBackend *backend,
+                       EsProofEnv **env) {
     *env = NULL;
     ES_TRY(check_settings(graph, settings));
     if (graph->has_negation) {
@@ -232,7 +236,8 @@ EsStatus es_proof_env_create(const EsKnowledgeGraph *graph, const EsProofEnvSett
     made->graph = graph;
     made->pool = pool;
     made->settings = *settings;
-    EsStatus status = build(made, settings);
+    made->backend = backend;
+    EsStatus status = build(made, settings, stream);
     if (status != ES_STATUS_OK) {
         es_proof_env_destroy(made);
         return status;
@@ -241,14 +246,35 @@ EsStatus es_proof_env_create(const EsKnowledgeGraph *graph, const EsProofEnvSett
     return ES_STATUS_OK;
 }
 
+EsStatus es_proof_env_create(const EsKnowledgeGraph *graph, const EsProofEnvSettings *settings,
+                             EsThreadPool *pool, EsProofEnv **env) {
+    return create(graph, settings, pool, NULL, NULL, env);
+}
+
+EsStatus es_proof_env_create_on(const EsKnowledgeGraph *graph, const EsProofEnvSettings *settings,
+                                EsStream *stream, EsProofEnv **env) {
+    if (es_device_info(es_stream_device(stream))->kind == ES_DEVICE_CPU) {
+        return create(graph, settings, es_stream_pool(stream), stream, NULL, env);
+    }
+    const EsProofEnvBackend *backend = es_proof_env_backend_cuda();
+    *env = NULL;
+    if (backend == NULL) {
+        return ES_FAIL(UNSUPPORTED, "this build has no CUDA");
+    }
+    return create(graph, settings, NULL, stream, backend, env);
+}
+
 void es_proof_env_destroy(EsProofEnv *env) {
     if (env == NULL) {
         return;
     }
+    if (env->backend != NULL) {
+        env->backend->destroy(env);
+    }
     for (int i = 0; i < env->n_workers && env->scratch != NULL; i++) {
         es_successors_destroy(&env->scratch[i]);
     }
-    for (int32_t b = 0; b < env->n_blocks && env->blocks != NULL; b++) {
+    for (int32_t b = 0; env->blocks != NULL && b < env->n_blocks; b++) {
         es_release(env->blocks[b].atoms);
         es_release(env->blocks[b].start);
     }
@@ -336,11 +362,15 @@ size_t es_proof_env_saved_bytes(const EsProofEnv *env) {
     return sizeof(SavedHead) + env->slab_bytes;
 }
 
-void es_proof_env_save(const EsProofEnv *env, void *saved) {
+EsStatus es_proof_env_save(EsProofEnv *env, void *saved) {
+    if (env->backend != NULL) {
+        ES_TRY(env->backend->fetch(env));
+    }
     SavedHead head = describe(env);
     head.slab_crc = es_crc32c(env->slab, env->slab_bytes);
     memcpy(saved, &head, sizeof head);
     memcpy((unsigned char *)saved + sizeof head, env->slab, env->slab_bytes);
+    return ES_STATUS_OK;
 }
 
 // --- loading ---

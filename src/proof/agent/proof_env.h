@@ -24,129 +24,13 @@
 #ifndef ES_PROOF_PROOF_ENV_H
 #define ES_PROOF_PROOF_ENV_H
 
-#include "base/random_rules.h"
 #include "base/thread_pool.h"
+#include "proof/agent/proof_env_rules.h"
 #include "proof/ranking/corruptions.h"
 #include "proof/search/proof_choices.h"
-#include "proof/search/proof_rules.h"
+#include "tensor/device.h"
 
 ES_EXTERN_C_BEGIN
-
-#define ES_N_PROOF_REWARDS 6
-
-// The order in which an environment takes queries.
-typedef enum EsQueryOrder {
-    ES_QUERY_UNIFORM,    // any, with replacement
-    ES_QUERY_ROUND_ROBIN // each environment goes through all of them, from a place of its own; the
-                         // negatives of a query follow it
-} EsQueryOrder;
-
-// The reward of a finished episode, by type:
-//
-//     type             proved, true   not, true   proved, false   not, false
-//     0                     1             0             0              0
-//     1                     1             0            -1              0
-//     2                     1             0             0              1
-//     3                     1          -0.5          -1.5              1
-//     4                     1            -1            -1          1 / n_negatives
-//     5                     1            -1            -1          1 / n_negatives, + 0.3 by End
-//
-// n_negatives are those per positive; 0 counts as 1.
-static inline ES_HOST_DEVICE float es_proof_reward(int32_t type, int32_t n_negatives, int is_true,
-                                                   int is_proved, int is_by_end) {
-    float share = n_negatives > 0 ? 1.0f / (float)n_negatives : 1.0f;
-    if (is_proved && is_true) {
-        return 1.0f;
-    }
-    if (is_proved) {
-        return type == 3 ? -1.5f : (type == 0 || type == 2 ? 0.0f : -1.0f);
-    }
-    if (is_true) {
-        return type == 3 ? -0.5f : (type >= 4 ? -1.0f : 0.0f);
-    }
-    if (type >= 4) {
-        return share + (type == 5 && is_by_end ? 0.3f : 0.0f);
-    }
-    return type >= 2 ? 1.0f : 0.0f;
-}
-
-// Outcome of an episode that ends in this state; OPEN when it does not end.
-static inline ES_HOST_DEVICE EsProofOutcome es_goals_outcome(const EsKnowledgeGraph *graph,
-                                                             const EsAtom *state, int32_t n_atoms) {
-    int32_t special = n_atoms == 1 ? state[0].predicate - graph->n_predicates : 0;
-    return special > 0 ? (EsProofOutcome)special : ES_PROOF_OPEN;
-}
-
-// The query of an episode, before a corruption is looked for.
-typedef struct EsEpisodePlan {
-    int32_t query; // index in the pool
-    int is_negative;
-    int32_t n_before; // negatives of this environment before this one: they take places in turn
-} EsEpisodePlan;
-
-// A function of its arguments: other environments and threads do not matter.
-static inline ES_HOST_DEVICE EsEpisodePlan es_episode_plan(EsQueryOrder order, int32_t n_negatives,
-                                                           int32_t n_queries, uint64_t seed,
-                                                           uint32_t index, uint32_t episode) {
-    uint32_t period = (uint32_t)n_negatives + 1;
-    EsEpisodePlan plan;
-    plan.is_negative = episode % period != 0;
-    plan.n_before = (int32_t)((episode - episode / period - (episode % period != 0)) & 0x7fffffffu);
-    uint32_t n = (uint32_t)n_queries;
-    if (order == ES_QUERY_UNIFORM) {
-        EsRandom4 random = es_random_draw(seed, index, ES_PURPOSE_DATA_ORDER, episode, 0);
-        plan.query = (int32_t)es_random_below(random.word[0], n);
-    } else {
-        // multiples of the golden ratio: any number of first environments is spread evenly
-        uint32_t place = es_random_below(index * 0x9E3779B1u, n);
-        plan.query = (int32_t)(((uint64_t)place + episode / period) % n);
-    }
-    return plan;
-}
-
-// A policy that takes any successor: a function of the environment, its episode and how far that
-// is.
-static inline ES_HOST_DEVICE int32_t es_proof_random_action(uint64_t seed, uint32_t index,
-                                                            uint32_t episode, int32_t depth,
-                                                            int32_t n_successors) {
-    EsRandom4 random =
-        es_random_draw(seed, index, ES_PURPOSE_ACTION, episode, (uint32_t)depth >> 2);
-    return (int32_t)es_random_below(random.word[depth & 3], (uint32_t)n_successors);
-}
-
-#define ES_PROOF_MAX_ENVS  65536
-#define ES_PROOF_MAX_DEPTH 1000
-// states passed over at a time; a longer chain is then a choice like others
-#define ES_PROOF_MAX_SKIPS 20
-
-typedef struct EsProofEnvSettings {
-    int32_t n_envs;    // N
-    int32_t first_env; // number of environment 0 among those of all processes; its queries follow
-                       // from it and the seed
-    uint64_t seed;
-
-    // states and actions
-    EsGoalSelection selection;
-    int32_t max_atoms;  // A
-    int32_t max_states; // S, End included; 0: as many as the graph can give, nothing is dropped
-    int32_t max_depth;  // actions of an episode
-    int has_end;        // End is offered wherever the proof is open
-    int has_memory;     // states of this episode are not offered again
-    int skips_unary;    // a state with one open successor is passed over: its successor is the next
-                        // state, and no action is counted
-
-    // queries
-    EsKgSplit split;
-    const EsAtom *queries; // these instead of the split's; copied. NULL: the split's
-    int32_t n_queries;
-    int32_t min_query_depth, max_query_depth; // published depth of the split's; 0 and 0: any
-    EsQueryOrder order;
-    int32_t n_negatives;  // corruptions after each positive
-    int is_corrupting[2]; // by EsCorruptSide; of several places the environment takes one after the
-                          // other
-    int uses_domains;     // see corruptions.h
-    int32_t reward_type;  // see es_proof_reward
-} EsProofEnvSettings;
 
 // Results of the last es_proof_env_step, each an array of N; borrowed. Where is_done is 0 the
 // episode goes on and the reward is 0.
@@ -187,6 +71,13 @@ EsStatus es_proof_env_create(const EsKnowledgeGraph *graph, const EsProofEnvSett
                              EsThreadPool *pool, EsProofEnv **env);
 void es_proof_env_destroy(EsProofEnv *env);
 
+// The same on the device of a stream, which is borrowed. On a CPU its pool does the work. On CUDA
+// all state is in device memory, laid out as on the CPU, and a step is one launch; what this header
+// shows is copied to the CPU behind each step, the successors when they are asked for. All results
+// have the same bits. UNSUPPORTED in a build without CUDA.
+EsStatus es_proof_env_create_on(const EsKnowledgeGraph *graph, const EsProofEnvSettings *settings,
+                                EsStream *stream, EsProofEnv **env);
+
 // The settings in force: max_states and n_queries as they were found. Borrowed.
 const EsProofEnvSettings *es_proof_env_settings(const EsProofEnv *env);
 
@@ -205,6 +96,19 @@ const EsProofResult *es_proof_env_result(const EsProofEnv *env);
 
 // Draws uniform actions (N), a function of (seed, environment, episode, depth).
 void es_proof_env_draw_actions(EsProofEnv *env, int32_t *actions);
+
+// Rows of a rollout, time-major, where the environments are: device memory on CUDA. Any of them may
+// be NULL.
+typedef struct EsProofRows {
+    int32_t *action;        // index of the successor taken                                (T x N)
+    int32_t *count;         // of successors to take from                                  (T x N)
+    float *reward;          //                                                             (T x N)
+    unsigned char *is_done; //                                                             (T x N)
+} EsProofRows;
+
+// n_steps steps of uniform actions, those of es_proof_env_draw_actions; results are those of the
+// last. `rows` may be NULL. On CUDA this is one launch.
+EsStatus es_proof_env_walk(EsProofEnv *env, int32_t n_steps, const EsProofRows *rows);
 
 // --- inspection ---
 
@@ -234,11 +138,12 @@ typedef struct EsProofTrace {
 } EsProofTrace;
 EsProofTrace es_proof_env_proof(const EsProofEnv *env, int32_t index);
 
+// All zero where a device has failed (es_device_status).
 EsProofEnvCounters es_proof_env_counters(const EsProofEnv *env);
 
 // The padded observation: the state, its first max_states successors and which of these exist, zero
 // elsewhere. Any of the arrays may be NULL. Returns how many successors of all environments did not
-// fit.
+// fit; 0 where a device has failed.
 int64_t es_proof_env_pad(EsProofEnv *env, int32_t max_states,
                          int32_t *sub_index,           // (N x 1 x A x 3)
                          int32_t *derived_sub_indices, // (N x max_states x A x 3)
@@ -247,10 +152,11 @@ int64_t es_proof_env_pad(EsProofEnv *env, int32_t max_states,
 // --- checkpoints ---
 
 // All that the future of the environments depends on, and the counters, as es_proof_env_saved_bytes
-// bytes. It fits an environment of the same graph and settings; another one, or a number out of its
-// range, fails with INPUT and leaves the environment as it was. `path` is for messages.
+// bytes. It fits an environment of the same graph and settings, on any device; another one, or a
+// number out of its range, fails with INPUT and leaves the environment as it was. `path` is for
+// messages.
 size_t es_proof_env_saved_bytes(const EsProofEnv *env);
-void es_proof_env_save(const EsProofEnv *env, void *saved);
+EsStatus es_proof_env_save(EsProofEnv *env, void *saved);
 EsStatus es_proof_env_load(EsProofEnv *env, const char *path, const void *saved,
                            size_t saved_bytes);
 

@@ -18,15 +18,36 @@ typedef struct EsProofBlock {
     int is_out_of_memory; // in the last step
 } EsProofBlock;
 
+// The work of a device in place of the loops over blocks. The CPU's arrays are then mirrors: behind
+// every call but `list` and `fetch` they show episodes, states, counts and results.
+typedef struct EsProofEnvBackend {
+    EsStatus (*create)(EsProofEnv *env, EsStream *stream);
+    void (*destroy)(EsProofEnv *env); // of all that create has made, even where it failed
+    EsStatus (*begin)(EsProofEnv *env);
+    EsStatus (*restore)(EsProofEnv *env); // from the slab
+    EsStatus (*step)(EsProofEnv *env, const int32_t *actions);
+    EsStatus (*walk)(EsProofEnv *env, int32_t n_steps, const EsProofRows *rows);
+    EsStatus (*list)(EsProofEnv *env);  // row_start, span
+    EsStatus (*fetch)(EsProofEnv *env); // the whole slab
+    EsProofEnvCounters (*count)(const EsProofEnv *env);
+} EsProofEnvBackend;
+
+// NULL in a build without CUDA.
+const EsProofEnvBackend *es_proof_env_backend_cuda(void);
+
+typedef struct EsProofEnvOnDevice EsProofEnvOnDevice;
+
 // V is the most states that an environment remembers, 0 without memory.
 struct EsProofEnv {
-    EsProofEnvSettings settings;   // n_queries and queries are those of the pool below
-    const EsKnowledgeGraph *graph; // borrowed
-    EsThreadPool *pool;            // borrowed, may be NULL
-    EsKnownAtoms *known;           // owned, NULL without negatives
-    EsAtom *queries;               // owned                          (n_queries x query_cells)
-    EsProofSettings listing;       // as es_proof_expand takes them
-    EsSuccessors *scratch;         // owned                                             (workers)
+    const EsProofEnvBackend *backend; // NULL: the CPU
+    EsProofEnvOnDevice *on_device;    // owned by the backend
+    EsProofEnvSettings settings;      // n_queries and queries are those of the pool below
+    const EsKnowledgeGraph *graph;    // borrowed
+    EsThreadPool *pool;               // borrowed, may be NULL
+    EsKnownAtoms *known;              // owned, NULL without negatives
+    EsAtom *queries;                  // owned                          (n_queries x query_cells)
+    EsProofSettings listing;          // as es_proof_expand takes them
+    EsSuccessors *scratch;            // owned                                             (workers)
     int n_workers;
     int32_t max_visited; // V
 
@@ -71,5 +92,14 @@ EsStatus es_proof_env_begin(EsProofEnv *env);
 
 // Find the successors of all environments again, after the slab was written.
 EsStatus es_proof_env_restore(EsProofEnv *env);
+
+// Adds the counters of a part to a sum.
+void es_proof_env_counters_add(EsProofEnvCounters *sum, const EsProofEnvCounters *part);
+
+// Room for the spans of n_all successors.
+EsStatus es_proof_env_reserve_spans(EsProofEnv *env, int64_t n_all);
+
+// Makes state_span and state_query those of the episodes and states.
+void es_proof_env_show_states(EsProofEnv *env);
 
 #endif

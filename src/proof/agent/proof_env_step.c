@@ -1,7 +1,7 @@
-// One step of all environments: takes the chosen successor, rewards an episode that ended and
-// begins the next, then finds the successors of the new state. A block of environments is a piece
-// of work for one thread. Also all views of the present states: choices, padded observation,
-// counters.
+// One step of all environments on the CPU: takes the chosen successor, rewards an episode that
+// ended and begins the next, then finds the successors of the new state. A block of environments is
+// a piece of work for one thread. Also all views of the present states, of a device's environments,
+// too: choices, padded observation, counters.
 #include <string.h>
 
 #include "base/memory.h"
@@ -27,8 +27,11 @@ static void run_blocks(const EsProofEnv *env, int32_t min_blocks, EsPieceFunctio
 
 static int32_t block_of(int32_t index) { return index / ES_PROOF_BLOCK; }
 
-// Successor k of an environment.
+// Successor k of an environment. A device's must have been listed.
 static EsAtomSpan successor_of(const EsProofEnv *env, int32_t index, int32_t k) {
+    if (env->backend != NULL) {
+        return env->span[env->row_start[index] + k];
+    }
     const EsProofBlock *block = &env->blocks[block_of(index)];
     const int32_t *start = block->start + env->first[index] + k;
     return (EsAtomSpan){block->atoms + start[0], start[1] - start[0]};
@@ -57,18 +60,6 @@ static void enter_state(EsProofEnv *env, int32_t index, const EsAtom *atoms, int
 
 // --- episodes ---
 
-// The place that an environment's next corruption of a query replaces: those of the sides wanted,
-// in turn. -1 when the query has none.
-static int choose_place(const EsProofEnv *env, const EsAtom *query, int32_t n_before) {
-    int places[ES_KG_MAX_ARITY], n_places = 0;
-    for (int place = 0; place < env->graph->arities[query->predicate]; place++) {
-        if (env->settings.is_corrupting[es_corrupt_side(place)]) {
-            places[n_places++] = place;
-        }
-    }
-    return n_places > 0 ? places[n_before % n_places] : -1;
-}
-
 // Makes an atom the query of an environment's episode.
 static void set_query(EsProofEnv *env, int32_t index, const EsAtom *query) {
     int cells = env->graph->query_cells;
@@ -92,21 +83,14 @@ static void begin_episode(EsProofEnv *env, int32_t index, uint32_t episode,
                           EsProofEnvCounters *counters) {
     const EsProofEnvSettings *settings = &env->settings;
     uint32_t number = (uint32_t)(settings->first_env + index);
-    EsEpisodePlan plan = es_episode_plan(settings->order, settings->n_negatives,
-                                         settings->n_queries, settings->seed, number, episode);
     EsProofEpisode *at = &env->episodes[index];
-    size_t cells = (size_t)env->graph->query_cells;
-    EsWideAtom query = {0};
-    memcpy(query.cells, env->queries + (size_t)plan.query * cells, cells * sizeof(EsAtom));
-    *at = (EsProofEpisode){.episode = episode, .label = 1};
-    if (plan.is_negative) {
-        EsCorruptionSettings corruption = {settings->seed, settings->uses_domains};
-        int place = choose_place(env, query.cells, plan.n_before);
-        uint64_t draw = (uint64_t)number << 32 | episode;
-        at->label = place < 0 || !es_corruption_draw(env->known, &corruption, query.cells, place,
-                                                     draw, query.cells);
-        counters->n_not_corrupted += at->label;
-    }
+    EsWideAtom query;
+    int is_uncorrupted;
+    *at = (EsProofEpisode){.episode = episode};
+    at->label =
+        es_episode_draw(env->graph, env->known != NULL ? es_known_atoms_table(env->known) : NULL,
+                        settings, number, episode, &query, &is_uncorrupted);
+    counters->n_not_corrupted += is_uncorrupted;
     set_query(env, index, query.cells);
     enter_state(env, index, query.cells, es_kg_cells(env->graph, query.cells[0].predicate));
 }
@@ -148,40 +132,36 @@ static void take_action(EsProofEnv *env, int32_t index, BlockFlags *flags,
     EsAtom *reached = env->reached + (size_t)index * (size_t)settings->max_atoms;
     int32_t i = index % ES_PROOF_BLOCK;
     at->depth++;
-    int is_proved = outcome == ES_PROOF_PROVED, is_by_end = outcome == ES_PROOF_ENDED;
-    int is_truncated = outcome == ES_PROOF_OPEN && at->depth >= settings->max_depth;
-    int is_done = outcome != ES_PROOF_OPEN || is_truncated;
+    EsEpisodeEnd end = es_episode_end(settings, outcome, at->depth, at->label);
     copy_atoms(reached, next.atoms, next.count);
     result->reached[index] = (EsAtomSpan){reached, next.count};
     size_t cells = (size_t)env->graph->query_cells;
     memcpy(result->query + (size_t)index * cells, es_proof_env_query(env, index),
            cells * sizeof *result->query);
     result->depth[index] = at->depth;
-    result->reward[index] = 0.0f;
+    result->reward[index] = end.reward;
     flags->label[i] = (unsigned char)at->label;
-    flags->is_done[i] = (unsigned char)is_done;
-    flags->is_success[i] = (unsigned char)is_proved;
-    flags->is_truncated[i] = (unsigned char)is_truncated;
-    flags->is_by_end[i] = (unsigned char)is_by_end;
+    flags->is_done[i] = (unsigned char)end.is_done;
+    flags->is_success[i] = (unsigned char)end.is_success;
+    flags->is_truncated[i] = (unsigned char)end.is_truncated;
+    flags->is_by_end[i] = (unsigned char)end.is_by_end;
     counters->n_steps++;
     if (index < ES_PROOF_TRACED) {
         env->traces[index].count = 0;
-        if (is_proved) {
+        if (end.is_success) {
             trace_proof(env, index);
         }
     }
-    if (!is_done) {
+    if (!end.is_done) {
         enter_state(env, index, next.atoms, next.count);
         return;
     }
-    result->reward[index] = es_proof_reward(settings->reward_type, settings->n_negatives, at->label,
-                                            is_proved, is_by_end);
     counters->n_episodes[at->label]++;
-    counters->n_proved[at->label] += is_proved;
-    counters->n_truncated[at->label] += is_truncated;
-    counters->n_by_end[at->label] += is_by_end;
+    counters->n_proved[at->label] += end.is_success;
+    counters->n_truncated[at->label] += end.is_truncated;
+    counters->n_by_end[at->label] += end.is_by_end;
     counters->n_actions[at->label] += at->depth;
-    counters->reward[at->label] += (double)result->reward[index];
+    counters->reward[at->label] += (double)end.reward;
     begin_episode(env, index, at->episode + 1, counters);
 }
 
@@ -304,9 +284,13 @@ static EsStatus run_step(EsProofEnv *env, StepKind kind) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_proof_env_begin(EsProofEnv *env) { return run_step(env, STEP_BEGIN); }
+EsStatus es_proof_env_begin(EsProofEnv *env) {
+    return env->backend != NULL ? env->backend->begin(env) : run_step(env, STEP_BEGIN);
+}
 
-EsStatus es_proof_env_restore(EsProofEnv *env) { return run_step(env, STEP_RESTORE); }
+EsStatus es_proof_env_restore(EsProofEnv *env) {
+    return env->backend != NULL ? env->backend->restore(env) : run_step(env, STEP_RESTORE);
+}
 
 EsStatus es_proof_env_step(EsProofEnv *env, const int32_t *actions) {
     for (int32_t index = 0; index < env->settings.n_envs; index++) {
@@ -315,13 +299,60 @@ EsStatus es_proof_env_step(EsProofEnv *env, const int32_t *actions) {
                            actions[index], index, env->count[index]);
         }
     }
+    if (env->backend != NULL) {
+        return env->backend->step(env, actions);
+    }
     env->actions = actions;
     return run_step(env, STEP_TAKE);
+}
+
+// Row t of a walk, behind its step.
+static void write_row(const EsProofEnv *env, const EsProofRows *rows, int32_t t,
+                      const int32_t *actions, const int32_t *counts) {
+    size_t N = (size_t)env->settings.n_envs, at = (size_t)t * N;
+    if (rows->action != NULL) {
+        memcpy(rows->action + at, actions, N * sizeof *actions);
+    }
+    if (rows->count != NULL) {
+        memcpy(rows->count + at, counts, N * sizeof *counts);
+    }
+    if (rows->reward != NULL) {
+        memcpy(rows->reward + at, env->result.reward, N * sizeof *rows->reward);
+    }
+    if (rows->is_done != NULL) {
+        memcpy(rows->is_done + at, env->result.is_done, N);
+    }
+}
+
+EsStatus es_proof_env_walk(EsProofEnv *env, int32_t n_steps, const EsProofRows *rows) {
+    ES_ASSERT(n_steps >= 0);
+    if (env->backend != NULL) {
+        return env->backend->walk(env, n_steps, rows);
+    }
+    size_t N = (size_t)env->settings.n_envs;
+    int32_t *actions = NULL;
+    ES_TRY(es_allocate(2 * N * sizeof *actions, (void **)&actions));
+    EsStatus status = ES_STATUS_OK;
+    for (int32_t t = 0; t < n_steps && status == ES_STATUS_OK; t++) {
+        memcpy(actions + N, env->count, N * sizeof *actions);
+        es_proof_env_draw_actions(env, actions);
+        status = es_proof_env_step(env, actions);
+        if (rows != NULL && status == ES_STATUS_OK) {
+            write_row(env, rows, t, actions, actions + N);
+        }
+    }
+    es_release(actions);
+    return status;
 }
 
 const EsProofResult *es_proof_env_result(const EsProofEnv *env) { return &env->result; }
 
 // --- choices ---
+
+static void show_state(EsProofEnv *env, int32_t index) {
+    env->state_span[index] =
+        (EsAtomSpan){es_proof_env_goals(env, index), env->episodes[index].n_atoms};
+}
 
 // Spans of a block's environments, from row_start.
 static void list_block(void *context, int64_t piece, int worker) {
@@ -336,9 +367,27 @@ static void list_block(void *context, int64_t piece, int worker) {
             (EsAtomSpan){block->atoms + block->start[k], block->start[k + 1] - block->start[k]};
     }
     for (int32_t index = begin; index < end; index++) {
-        env->state_span[index] =
-            (EsAtomSpan){es_proof_env_goals(env, index), env->episodes[index].n_atoms};
+        show_state(env, index);
     }
+}
+
+void es_proof_env_show_states(EsProofEnv *env) {
+    for (int32_t index = 0; index < env->settings.n_envs; index++) {
+        show_state(env, index);
+        restore_query(env, index);
+    }
+}
+
+EsStatus es_proof_env_reserve_spans(EsProofEnv *env, int64_t n_all) {
+    if (n_all > env->span_capacity) {
+        int32_t capacity = (int32_t)ES_MAX(n_all, 2 * (int64_t)env->span_capacity);
+        void *memory;
+        ES_TRY(es_allocate((size_t)capacity * sizeof *env->span, &memory));
+        es_release(env->span);
+        env->span = memory;
+        env->span_capacity = capacity;
+    }
+    return ES_STATUS_OK;
 }
 
 // Number the successors of all environments through.
@@ -353,18 +402,14 @@ static EsStatus number_rows(EsProofEnv *env) {
         }
     }
     env->row_start[env->settings.n_envs] = (int32_t)n_all;
-    if (n_all > env->span_capacity) {
-        int32_t capacity = (int32_t)ES_MAX(n_all, 2 * (int64_t)env->span_capacity);
-        void *memory;
-        ES_TRY(es_allocate((size_t)capacity * sizeof *env->span, &memory));
-        es_release(env->span);
-        env->span = memory;
-        env->span_capacity = capacity;
-    }
-    return ES_STATUS_OK;
+    return es_proof_env_reserve_spans(env, n_all);
 }
 
 EsStatus es_proof_env_choices(EsProofEnv *env, EsProofChoices *choices) {
+    if (!env->is_listed && env->backend != NULL) {
+        ES_TRY(env->backend->list(env));
+        env->is_listed = 1;
+    }
     if (!env->is_listed) {
         ES_TRY(number_rows(env));
         run_blocks(env, ES_PROOF_LIGHT_BLOCKS, list_block, env);
@@ -456,6 +501,10 @@ static void pad_block(void *context, int64_t piece, int worker) {
 int64_t es_proof_env_pad(EsProofEnv *env, int32_t max_states, int32_t *sub_index,
                          int32_t *derived_sub_indices, unsigned char *action_mask) {
     ES_ASSERT(max_states >= 1);
+    EsProofChoices choices;
+    if (env->backend != NULL && es_proof_env_choices(env, &choices) != ES_STATUS_OK) {
+        return 0;
+    }
     PadJob job = {env, max_states, sub_index, derived_sub_indices, action_mask};
     run_blocks(env, 1, pad_block, &job);
     int64_t n_left_out = 0;
@@ -480,24 +529,30 @@ const EsAtom *es_proof_env_query(const EsProofEnv *env, int32_t index) {
     return env->state_query + (size_t)index * (size_t)env->graph->query_cells;
 }
 
+void es_proof_env_counters_add(EsProofEnvCounters *sum, const EsProofEnvCounters *part) {
+    for (int label = 0; label < 2; label++) {
+        sum->n_episodes[label] += part->n_episodes[label];
+        sum->n_proved[label] += part->n_proved[label];
+        sum->n_truncated[label] += part->n_truncated[label];
+        sum->n_by_end[label] += part->n_by_end[label];
+        sum->n_actions[label] += part->n_actions[label];
+        sum->reward[label] += part->reward[label];
+    }
+    sum->n_steps += part->n_steps;
+    sum->n_not_corrupted += part->n_not_corrupted;
+    sum->n_skipped += part->n_skipped;
+    sum->n_successors += part->n_successors;
+    sum->n_overlong += part->n_overlong;
+    sum->n_overflow += part->n_overflow;
+}
+
 EsProofEnvCounters es_proof_env_counters(const EsProofEnv *env) {
     EsProofEnvCounters sum = {0};
+    if (env->backend != NULL) {
+        return env->backend->count(env);
+    }
     for (int32_t b = 0; b < env->n_blocks; b++) {
-        const EsProofEnvCounters *part = &env->counters[b];
-        for (int label = 0; label < 2; label++) {
-            sum.n_episodes[label] += part->n_episodes[label];
-            sum.n_proved[label] += part->n_proved[label];
-            sum.n_truncated[label] += part->n_truncated[label];
-            sum.n_by_end[label] += part->n_by_end[label];
-            sum.n_actions[label] += part->n_actions[label];
-            sum.reward[label] += part->reward[label];
-        }
-        sum.n_steps += part->n_steps;
-        sum.n_not_corrupted += part->n_not_corrupted;
-        sum.n_skipped += part->n_skipped;
-        sum.n_successors += part->n_successors;
-        sum.n_overlong += part->n_overlong;
-        sum.n_overflow += part->n_overflow;
+        es_proof_env_counters_add(&sum, &env->counters[b]);
     }
     return sum;
 }

@@ -282,8 +282,12 @@ static EsStatus write_state(const EsProofTraining *t, unsigned char **bytes, siz
     *n_bytes = sizeof state + es_proof_env_saved_bytes(t->env);
     ES_TRY(es_allocate(*n_bytes, (void **)bytes));
     memcpy(*bytes, &state, sizeof state);
-    es_proof_env_save(t->env, *bytes + sizeof state);
-    return ES_STATUS_OK;
+    EsStatus status = es_proof_env_save(t->env, *bytes + sizeof state);
+    if (status != ES_STATUS_OK) {
+        es_release(*bytes);
+        *bytes = NULL;
+    }
+    return status;
 }
 
 EsStatus es_proof_training_append_state(const EsProofTraining *t, EsStateHash *hash) {

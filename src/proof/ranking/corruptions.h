@@ -12,25 +12,9 @@
 #ifndef ES_PROOF_CORRUPTIONS_H
 #define ES_PROOF_CORRUPTIONS_H
 
-#include "proof/graph/knowledge_graph.h"
+#include "proof/ranking/corruption_rules.h"
 
 ES_EXTERN_C_BEGIN
-
-// The arguments that corruptions may replace. For predicates of two arguments a side is a place.
-typedef enum EsCorruptSide {
-    ES_CORRUPT_HEAD, // replaces the first argument
-    ES_CORRUPT_TAIL, // replaces one of the others
-    ES_N_CORRUPT_SIDES
-} EsCorruptSide;
-
-static inline EsCorruptSide es_corrupt_side(int place) {
-    return place == 0 ? ES_CORRUPT_HEAD : ES_CORRUPT_TAIL;
-}
-
-typedef struct EsCorruptionSettings {
-    uint64_t seed;
-    int uses_domains; // constants without a domain are replaced by any constant
-} EsCorruptionSettings;
 
 // For settings that use domains: INPUT when the graph has none, since any constant would then do.
 // `option` is the user's name of the setting, `name` that of the graph; both are in the message.
@@ -43,6 +27,7 @@ EsStatus es_known_atoms_create(const EsKnowledgeGraph *graph, EsKnownAtoms **kno
 void es_known_atoms_destroy(EsKnownAtoms *known);
 int es_known_atoms_has(const EsKnownAtoms *known, const EsAtom *atom);
 const EsKnowledgeGraph *es_known_atoms_graph(const EsKnownAtoms *known);
+const EsKnownTable *es_known_atoms_table(const EsKnownAtoms *known); // borrowed
 
 // The most that es_corruptions_list can give for any query and place.
 int32_t es_corruptions_capacity(const EsKnownAtoms *known);

@@ -298,33 +298,50 @@ typedef struct EsVariableNames {
     uint8_t name[ES_PROOF_MAX_NAMES]; // from 1, where is_named
 } EsVariableNames;
 
-// An expansion at work.
-typedef struct EsExpansion {
+// How a goal's facts are found.
+typedef enum EsFactKind {
+    ES_FACTS_NONE,   // a ground goal that does not hold
+    ES_FACTS_GROUND, // a ground goal that holds: one fact, itself
+    ES_FACTS_NARROW, // `facts`
+    ES_FACTS_WIDE    // `wide`
+} EsFactKind;
+
+// A state about to be resolved: its goal, the others, and what the goal can be resolved with.
+// Candidate c of es_resolvent_candidate is rule c of the goal's predicate, and behind the rules
+// come the facts in their order.
+typedef struct EsResolvent {
     const EsKnowledgeGraph *graph;
     const EsProofSettings *settings;
-    const EsVisitedGoals *visited; // may be NULL
-    EsSuccessors *out;
     const EsAtom *query;
     EsAtom goal[ES_ATOM_MAX_CELLS];
-    EsAtom rest[ES_PROOF_MAX_ATOMS]; // the other goals, without ground facts
+    EsAtom *rest; // the other goals, without ground facts                      (ES_PROOF_MAX_ATOMS)
+    EsAtom *marked; // the same for facts, renamed; terms below 0 are the goal's: as many
     int32_t n_rest;
-    int has_tests; // of the graph
-    // the candidate being written
-    EsAtom *candidate; // behind the last successor
-    int32_t n_atoms;   // A + 1: too many
-    int is_refuted;    // one of its tests does not hold
+    const EsHornRule *rules;
+    int32_t n_rules;
+    EsFactKind fact_kind;
+    int32_t n_facts;
+    EsAtomSpan facts;
+    EsWideSpan wide;
+} EsResolvent;
+
+// A candidate being written.
+typedef struct EsCandidate {
+    EsAtom *atoms;   // room for A
+    int32_t n_atoms; // A + 1: too many
+    int is_refuted;  // one of its tests does not hold
     uint64_t hash;
     EsVariableNames names;
-} EsExpansion;
+} EsCandidate;
 
-static inline ES_HOST_DEVICE int32_t es_expansion_name(EsExpansion *expansion, int32_t term) {
-    int32_t n_constants = expansion->graph->n_constants;
+static inline ES_HOST_DEVICE int32_t es_candidate_name(const EsResolvent *resolvent,
+                                                       EsVariableNames *names, int32_t term) {
+    int32_t n_constants = resolvent->graph->n_constants;
     if (term <= n_constants) {
         return term;
     }
-    EsVariableNames *names = &expansion->names;
     int32_t old = term - n_constants - 1;
-    if (old < ES_PROOF_FIRST_FRESH && expansion->settings->uses_published_naming) {
+    if (old < ES_PROOF_FIRST_FRESH && resolvent->settings->uses_published_naming) {
         return term;
     }
     if ((names->is_named >> old & 1u) == 0) {
@@ -334,164 +351,107 @@ static inline ES_HOST_DEVICE int32_t es_expansion_name(EsExpansion *expansion, i
     return n_constants + names->name[old];
 }
 
-static inline ES_HOST_DEVICE void es_expansion_begin_candidate(EsExpansion *expansion) {
-    expansion->candidate = expansion->out->atoms + expansion->out->start[expansion->out->count];
-    expansion->n_atoms = 0;
-    expansion->is_refuted = 0;
-    expansion->hash = 0;
-    expansion->names.is_named = 0;
-    expansion->names.count = 0;
+static inline ES_HOST_DEVICE void es_candidate_begin(EsCandidate *candidate, EsAtom *atoms) {
+    candidate->atoms = atoms;
+    candidate->n_atoms = 0;
+    candidate->is_refuted = 0;
+    candidate->hash = 0;
+    candidate->names.is_named = 0;
+    candidate->names.count = 0;
 }
 
 // Adds a cell. Returns 0 when the candidate is too long, which is final.
-static inline ES_HOST_DEVICE int es_expansion_append(EsExpansion *expansion, EsAtom atom) {
-    if (expansion->n_atoms == expansion->settings->max_atoms) {
-        expansion->n_atoms++;
+static inline ES_HOST_DEVICE int es_candidate_append(const EsResolvent *resolvent,
+                                                     EsCandidate *candidate, EsAtom atom) {
+    if (candidate->n_atoms == resolvent->settings->max_atoms) {
+        candidate->n_atoms++;
         return 0;
     }
-    expansion->candidate[expansion->n_atoms++] = atom;
-    expansion->hash = es_proof_hash_atom(expansion->hash, atom);
-    return 1;
-}
-
-static inline ES_HOST_DEVICE int es_expansion_was_visited(const EsExpansion *expansion) {
-    const EsVisitedGoals *visited = expansion->visited;
-    for (int32_t i = 0; visited != NULL && i < visited->count; i++) {
-        if (visited->hash[i] == expansion->hash && visited->n_atoms[i] == expansion->n_atoms &&
-            es_goals_equal(visited->atoms + (size_t)i * (size_t)visited->stride,
-                           expansion->candidate, expansion->n_atoms)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-// The place of an equal successor in the table, or the free place where the candidate belongs. A
-// place is in use when the successor it names says so too; old contents are therefore harmless.
-static inline ES_HOST_DEVICE int32_t es_expansion_find_place(const EsExpansion *expansion,
-                                                             int *is_duplicate) {
-    const EsSuccessors *out = expansion->out;
-    int32_t place = (int32_t)(expansion->hash & (uint64_t)(out->table_size - 1));
-    for (;; place = (place + 1) & (out->table_size - 1)) {
-        int32_t i = out->table[place];
-        if (i < 0 || i >= out->count || out->place[i] != place) {
-            *is_duplicate = 0;
-            return place;
-        }
-        if (out->hash[i] == expansion->hash &&
-            out->start[i + 1] - out->start[i] == expansion->n_atoms &&
-            es_goals_equal(out->atoms + out->start[i], expansion->candidate, expansion->n_atoms)) {
-            *is_duplicate = 1;
-            return place;
-        }
-    }
-}
-
-// Keep the candidate if it is new. Returns 0 when it is the empty list: a proof, which ends the
-// expansion.
-static inline ES_HOST_DEVICE int es_expansion_end_candidate(EsExpansion *expansion) {
-    EsSuccessors *out = expansion->out;
-    if (expansion->is_refuted) {
-        return 1;
-    }
-    if (expansion->n_atoms == 0) {
-        return 0;
-    }
-    if (expansion->n_atoms > expansion->settings->max_atoms) {
-        out->n_overlong++;
-        return 1;
-    }
-    int is_duplicate;
-    int32_t place = es_expansion_find_place(expansion, &is_duplicate);
-    if (is_duplicate || es_expansion_was_visited(expansion)) {
-        return 1;
-    }
-    if (out->count == expansion->settings->max_states - (expansion->settings->has_end != 0)) {
-        out->n_overflow++;
-        return 1;
-    }
-    out->table[place] = out->count;
-    out->place[out->count] = place;
-    out->hash[out->count] = expansion->hash;
-    out->start[out->count + 1] = out->start[out->count] + expansion->n_atoms;
-    out->count++;
+    candidate->atoms[candidate->n_atoms++] = atom;
+    candidate->hash = es_proof_hash_atom(candidate->hash, atom);
     return 1;
 }
 
 // Adds an atom of one or two cells.
-ES_PROOF_INLINE ES_HOST_DEVICE int es_expansion_append_atom(EsExpansion *expansion,
+ES_PROOF_INLINE ES_HOST_DEVICE int es_candidate_append_atom(const EsResolvent *resolvent,
+                                                            EsCandidate *candidate,
                                                             const EsAtom *atom, int is_wide) {
-    return es_expansion_append(expansion, atom[0]) &&
-           (es_proof_cells(expansion->graph, atom->predicate, is_wide) == 1 ||
-            es_expansion_append(expansion, atom[1]));
+    return es_candidate_append(resolvent, candidate, atom[0]) &&
+           (es_proof_cells(resolvent->graph, atom->predicate, is_wide) == 1 ||
+            es_candidate_append(resolvent, candidate, atom[1]));
 }
 
 // --- rules ---
 
 // Add a test, unless its terms say already that it holds; a false one ends the candidate, and then
 // 0 is returned. A variable equals itself, whatever it will be.
-static inline ES_HOST_DEVICE int es_expansion_add_test(EsExpansion *expansion, const EsAtom *atom,
+static inline ES_HOST_DEVICE int es_candidate_add_test(const EsResolvent *resolvent,
+                                                       EsCandidate *candidate, const EsAtom *atom,
                                                        int is_wide) {
-    const EsKnowledgeGraph *graph = expansion->graph;
+    const EsKnowledgeGraph *graph = resolvent->graph;
     int is_known = es_proof_is_ground_as(graph, atom, is_wide);
     int test = graph->test_of[atom->predicate];
     int is_false = is_known ? !es_kg_test_holds(graph, atom)
                             : atom->a == atom->b && (test == ES_KG_NOT_EQUAL ||
                                                      test == ES_KG_LESS || test == ES_KG_GREATER);
     if (!is_false) {
-        return is_known || es_expansion_append_atom(expansion, atom, is_wide);
+        return is_known || es_candidate_append_atom(resolvent, candidate, atom, is_wide);
     }
-    expansion->is_refuted = 1;
+    candidate->is_refuted = 1;
     return 0;
 }
 
 // Add an atom whose terms have their names, unless it holds. Returns 0 when the candidate has
 // become too long or a test is false.
-ES_PROOF_INLINE ES_HOST_DEVICE int es_expansion_add_named(EsExpansion *expansion,
+ES_PROOF_INLINE ES_HOST_DEVICE int es_candidate_add_named(const EsResolvent *resolvent,
+                                                          EsCandidate *candidate,
                                                           const EsAtom *atom, int is_wide) {
-    if (expansion->has_tests && es_kg_is_test(expansion->graph, atom->predicate)) {
-        return es_expansion_add_test(expansion, atom, is_wide);
+    if (es_kg_is_test(resolvent->graph, atom->predicate)) {
+        return es_candidate_add_test(resolvent, candidate, atom, is_wide);
     }
-    return es_proof_holds_as(expansion->graph, atom, expansion->query, is_wide) ||
-           es_expansion_append_atom(expansion, atom, is_wide);
+    return es_proof_holds_as(resolvent->graph, atom, resolvent->query, is_wide) ||
+           es_candidate_append_atom(resolvent, candidate, atom, is_wide);
 }
 
 // The same for an atom of a rule's body or of the rest, under the substitution; its terms are
 // overwritten.
-ES_PROOF_INLINE ES_HOST_DEVICE int es_expansion_add(EsExpansion *expansion, EsAtom *atom,
+ES_PROOF_INLINE ES_HOST_DEVICE int es_candidate_add(const EsResolvent *resolvent,
+                                                    EsCandidate *candidate, EsAtom *atom,
                                                     const EsGoalBinding *binding, int is_wide) {
-    int n_cells = es_proof_cells(expansion->graph, atom->predicate, is_wide);
+    int n_cells = es_proof_cells(resolvent->graph, atom->predicate, is_wide);
     for (int i = 0; i < n_cells; i++) {
         if (binding->count > 0) {
             atom[i].a = es_binding_apply(binding, atom[i].a);
             atom[i].b = es_binding_apply(binding, atom[i].b);
         }
-        atom[i].a = es_expansion_name(expansion, atom[i].a);
-        atom[i].b = es_expansion_name(expansion, atom[i].b);
+        atom[i].a = es_candidate_name(resolvent, &candidate->names, atom[i].a);
+        atom[i].b = es_candidate_name(resolvent, &candidate->names, atom[i].b);
     }
-    return es_expansion_add_named(expansion, atom, is_wide);
+    return es_candidate_add_named(resolvent, candidate, atom, is_wide);
 }
 
 // Adds the rest behind the atoms of the candidate. Ground facts are out of it already, so that
 // without a binding no atom needs to be looked up.
-ES_PROOF_INLINE ES_HOST_DEVICE void
-es_expansion_add_rest(EsExpansion *expansion, const EsGoalBinding *binding, int is_wide) {
-    const EsKnowledgeGraph *graph = expansion->graph;
-    int goes_on = expansion->n_atoms <= expansion->settings->max_atoms && !expansion->is_refuted;
-    for (int32_t i = 0; i < expansion->n_rest && goes_on && binding->count == 0; i++) {
-        EsAtom cell = expansion->rest[i];
-        cell.a = es_expansion_name(expansion, cell.a);
-        cell.b = es_expansion_name(expansion, cell.b);
-        goes_on = es_expansion_append(expansion, cell);
+ES_PROOF_INLINE ES_HOST_DEVICE void es_candidate_add_rest(const EsResolvent *resolvent,
+                                                          EsCandidate *candidate,
+                                                          const EsGoalBinding *binding,
+                                                          int is_wide) {
+    const EsKnowledgeGraph *graph = resolvent->graph;
+    int goes_on = candidate->n_atoms <= resolvent->settings->max_atoms && !candidate->is_refuted;
+    for (int32_t i = 0; i < resolvent->n_rest && goes_on && binding->count == 0; i++) {
+        EsAtom cell = resolvent->rest[i];
+        cell.a = es_candidate_name(resolvent, &candidate->names, cell.a);
+        cell.b = es_candidate_name(resolvent, &candidate->names, cell.b);
+        goes_on = es_candidate_append(resolvent, candidate, cell);
     }
-    for (int32_t i = 0; i < expansion->n_rest && goes_on && binding->count > 0;) {
+    for (int32_t i = 0; i < resolvent->n_rest && goes_on && binding->count > 0;) {
         EsAtom atom[ES_ATOM_MAX_CELLS];
-        int n_cells = es_proof_cells(graph, expansion->rest[i].predicate, is_wide);
-        atom[0] = expansion->rest[i];
+        int n_cells = es_proof_cells(graph, resolvent->rest[i].predicate, is_wide);
+        atom[0] = resolvent->rest[i];
         if (n_cells == 2) {
-            atom[1] = expansion->rest[i + 1];
+            atom[1] = resolvent->rest[i + 1];
         }
-        goes_on = es_expansion_add(expansion, atom, binding, is_wide);
+        goes_on = es_candidate_add(resolvent, candidate, atom, binding, is_wide);
         i += n_cells;
     }
 }
@@ -506,32 +466,30 @@ static inline ES_HOST_DEVICE int32_t es_proof_instance(const EsKnowledgeGraph *g
     return term != 0 ? term : graph->n_constants + ES_PROOF_FIRST_FRESH - of_rule;
 }
 
-// Candidates body + rest, one per rule whose head unifies. Returns 0 at a proof.
-ES_PROOF_INLINE ES_HOST_DEVICE int es_expansion_apply_rules(EsExpansion *expansion, int is_wide) {
-    int32_t n_rules, terms[ES_HORN_MAX_VARIABLES];
-    const EsKnowledgeGraph *graph = expansion->graph;
-    const EsHornRule *rules = es_kg_rules_of(graph, expansion->goal[0].predicate, &n_rules);
-    for (int32_t r = 0; r < n_rules; r++) {
-        EsGoalBinding binding;
-        if (!es_proof_unify_head_as(graph, &rules[r], expansion->goal, terms, &binding, is_wide)) {
-            continue;
-        }
-        es_expansion_begin_candidate(expansion);
-        for (int i = 0, goes_on = 1; i < rules[r].n_body && goes_on;) {
-            EsAtom atom[ES_ATOM_MAX_CELLS];
-            int n_cells = es_proof_cells(graph, rules[r].body[i].predicate, is_wide);
-            for (int k = 0; k < n_cells; k++, i++) {
-                atom[k] = rules[r].body[i];
-                atom[k].a = es_proof_instance(graph, terms, atom[k].a);
-                atom[k].b = es_proof_instance(graph, terms, atom[k].b);
-            }
-            goes_on = es_expansion_add(expansion, atom, &binding, is_wide);
-        }
-        es_expansion_add_rest(expansion, &binding, is_wide);
-        if (!es_expansion_end_candidate(expansion)) {
-            return 0;
-        }
+// The candidate body + rest of a rule of the goal's predicate, into `atoms`. Returns 0 where its
+// head does not unify.
+ES_PROOF_INLINE ES_HOST_DEVICE int es_resolvent_apply_rule(const EsResolvent *resolvent, int32_t r,
+                                                           EsAtom *atoms, EsCandidate *candidate,
+                                                           int is_wide) {
+    int32_t terms[ES_HORN_MAX_VARIABLES];
+    const EsKnowledgeGraph *graph = resolvent->graph;
+    const EsHornRule *rule = &resolvent->rules[r];
+    EsGoalBinding binding;
+    if (!es_proof_unify_head_as(graph, rule, resolvent->goal, terms, &binding, is_wide)) {
+        return 0;
     }
+    es_candidate_begin(candidate, atoms);
+    for (int i = 0, goes_on = 1; i < rule->n_body && goes_on;) {
+        EsAtom atom[ES_ATOM_MAX_CELLS];
+        int n_cells = es_proof_cells(graph, rule->body[i].predicate, is_wide);
+        for (int k = 0; k < n_cells; k++, i++) {
+            atom[k] = rule->body[i];
+            atom[k].a = es_proof_instance(graph, terms, atom[k].a);
+            atom[k].b = es_proof_instance(graph, terms, atom[k].b);
+        }
+        goes_on = es_candidate_add(resolvent, candidate, atom, &binding, is_wide);
+    }
+    es_candidate_add_rest(resolvent, candidate, &binding, is_wide);
     return 1;
 }
 
@@ -548,27 +506,34 @@ static inline ES_HOST_DEVICE EsAtomSpan es_proof_matching_facts(const EsKnowledg
 }
 
 // Terms that a fact will fill in: -1 its first, -2 its second, ...
-ES_PROOF_INLINE ES_HOST_DEVICE int32_t es_expansion_mark(EsExpansion *expansion, int n_cells,
+ES_PROOF_INLINE ES_HOST_DEVICE int32_t es_resolvent_mark(const EsResolvent *resolvent,
+                                                         EsVariableNames *names, int n_cells,
                                                          int32_t term) {
-    for (int i = 0; i < n_cells && term > expansion->graph->n_constants; i++) {
-        if (term == expansion->goal[i].a) {
+    for (int i = 0; i < n_cells && term > resolvent->graph->n_constants; i++) {
+        if (term == resolvent->goal[i].a) {
             return -1 - 2 * i;
         }
-        if (term == expansion->goal[i].b) {
+        if (term == resolvent->goal[i].b) {
             return -2 - 2 * i;
         }
     }
-    return es_expansion_name(expansion, term);
+    return es_candidate_name(resolvent, names, term);
 }
 
-// Rename the rest and mark what a fact will fill in.
-ES_PROOF_INLINE ES_HOST_DEVICE void es_expansion_mark_rest(EsExpansion *expansion, int n_cells,
-                                                           EsAtom *marked) {
-    es_expansion_begin_candidate(expansion);
-    for (int32_t i = 0; i < expansion->n_rest; i++) {
-        marked[i] = expansion->rest[i];
-        marked[i].a = es_expansion_mark(expansion, n_cells, marked[i].a);
-        marked[i].b = es_expansion_mark(expansion, n_cells, marked[i].b);
+// Renames the rest and marks what a fact will fill in, for the facts that were found.
+//
+// Only ground atoms are pruned, so that the variables which stay, and their order, are the same for
+// every fact: the rest is renamed once, and each fact fills in its constants.
+ES_PROOF_INLINE ES_HOST_DEVICE void es_resolvent_mark_rest(const EsResolvent *resolvent) {
+    int n_cells = resolvent->fact_kind == ES_FACTS_WIDE ? 2 : 1;
+    EsVariableNames names;
+    names.is_named = 0;
+    names.count = 0;
+    for (int32_t i = 0; i < resolvent->n_rest && resolvent->fact_kind >= ES_FACTS_NARROW; i++) {
+        EsAtom atom = resolvent->rest[i];
+        atom.a = es_resolvent_mark(resolvent, &names, n_cells, atom.a);
+        atom.b = es_resolvent_mark(resolvent, &names, n_cells, atom.b);
+        resolvent->marked[i] = atom;
     }
 }
 
@@ -581,13 +546,14 @@ ES_PROOF_INLINE ES_HOST_DEVICE int32_t es_proof_filled(const EsAtom *fact, int32
 }
 
 // The rest under the substitution of one fact, from the marked rest.
-ES_PROOF_INLINE ES_HOST_DEVICE void es_expansion_add_marked(EsExpansion *expansion,
-                                                            const EsAtom *marked,
+ES_PROOF_INLINE ES_HOST_DEVICE void es_candidate_add_marked(const EsResolvent *resolvent,
+                                                            EsCandidate *candidate,
                                                             const EsAtom *fact, int is_wide) {
+    const EsAtom *marked = resolvent->marked;
     int goes_on = 1;
-    for (int32_t i = 0; i < expansion->n_rest && goes_on;) {
+    for (int32_t i = 0; i < resolvent->n_rest && goes_on;) {
         EsAtom atom[ES_ATOM_MAX_CELLS];
-        int n_cells = es_proof_cells(expansion->graph, marked[i].predicate, is_wide),
+        int n_cells = es_proof_cells(resolvent->graph, marked[i].predicate, is_wide),
             is_changed = 0;
         for (int k = 0; k < n_cells; k++, i++) {
             atom[k] = marked[i];
@@ -597,8 +563,8 @@ ES_PROOF_INLINE ES_HOST_DEVICE void es_expansion_add_marked(EsExpansion *expansi
                 is_changed = 1;
             }
         }
-        goes_on = is_changed ? es_expansion_add_named(expansion, atom, is_wide)
-                             : es_expansion_append_atom(expansion, atom, is_wide);
+        goes_on = is_changed ? es_candidate_add_named(resolvent, candidate, atom, is_wide)
+                             : es_candidate_append_atom(resolvent, candidate, atom, is_wide);
     }
 }
 
@@ -618,62 +584,176 @@ static inline ES_HOST_DEVICE int es_proof_matches(const EsKnowledgeGraph *graph,
     return 1;
 }
 
-// Candidates rest, one per fact of two cells that unifies. Returns 0 at a proof.
-static inline ES_HOST_DEVICE int es_expansion_apply_wide_facts(EsExpansion *expansion,
-                                                               EsAtom *marked) {
-    const EsKnowledgeGraph *graph = expansion->graph;
-    EsWideSpan facts = es_kg_wide_facts(graph, expansion->goal);
-    int is_query = expansion->query->predicate == expansion->goal[0].predicate;
-    es_expansion_mark_rest(expansion, 2, marked);
-    for (int32_t i = facts.begin; i < facts.end; i++) {
-        const EsAtom *fact = graph->wide.atoms + 2 * (size_t)facts.order[i];
-        if (!es_proof_matches(graph, expansion->goal, fact) ||
-            (is_query && es_wide_atom_equals(fact, expansion->query))) {
-            continue;
+// Finds the facts that may unify with the goal.
+ES_PROOF_INLINE ES_HOST_DEVICE void es_resolvent_find_facts(EsResolvent *resolvent, int is_wide) {
+    const EsKnowledgeGraph *graph = resolvent->graph;
+    const EsAtom *goal = resolvent->goal;
+    if (es_proof_is_ground_as(graph, goal, is_wide)) {
+        resolvent->n_facts = es_proof_holds_as(graph, goal, resolvent->query, is_wide);
+        resolvent->fact_kind = resolvent->n_facts > 0 ? ES_FACTS_GROUND : ES_FACTS_NONE;
+    } else if (es_proof_cells(graph, goal->predicate, is_wide) == 2) {
+        resolvent->fact_kind = ES_FACTS_WIDE;
+        resolvent->wide = es_kg_wide_facts(graph, goal);
+        resolvent->n_facts = resolvent->wide.end - resolvent->wide.begin;
+    } else {
+        resolvent->fact_kind = ES_FACTS_NARROW;
+        resolvent->facts = es_proof_matching_facts(graph, *goal);
+        resolvent->n_facts = resolvent->facts.count;
+    }
+}
+
+// The candidate rest under fact i. Returns 0 where the fact does not unify or is the query.
+ES_PROOF_INLINE ES_HOST_DEVICE int es_resolvent_apply_fact(const EsResolvent *resolvent, int32_t i,
+                                                           EsAtom *atoms, EsCandidate *candidate,
+                                                           int is_wide) {
+    const EsKnowledgeGraph *graph = resolvent->graph;
+    const EsAtom *goal = resolvent->goal, *query = resolvent->query, *fact;
+    if (resolvent->fact_kind == ES_FACTS_GROUND) {
+        EsGoalBinding none;
+        none.count = 0;
+        es_candidate_begin(candidate, atoms);
+        es_candidate_add_rest(resolvent, candidate, &none, is_wide);
+        return 1;
+    }
+    if (is_wide && resolvent->fact_kind == ES_FACTS_WIDE) {
+        int32_t number = resolvent->wide.order[resolvent->wide.begin + i];
+        fact = graph->wide.atoms + 2 * (size_t)number;
+        if (!es_proof_matches(graph, goal, fact) ||
+            (query->predicate == goal->predicate && es_wide_atom_equals(fact, query))) {
+            return 0;
         }
-        es_expansion_begin_candidate(expansion);
-        es_expansion_add_marked(expansion, marked, fact, 1);
-        if (!es_expansion_end_candidate(expansion)) {
+    } else {
+        fact = &resolvent->facts.atoms[i];
+        if (es_atom_equals(*fact, *query) || (goal->a == goal->b && fact->a != fact->b)) {
             return 0;
         }
     }
+    es_candidate_begin(candidate, atoms);
+    es_candidate_add_marked(resolvent, candidate, fact, is_wide);
     return 1;
 }
 
-// Candidates rest, one per fact that unifies. Returns 0 at a proof.
-//
-// Only ground atoms are pruned, so that the variables which stay, and their order, are the same for
-// every fact: the rest is renamed once, and each fact fills in its constants.
-ES_PROOF_INLINE ES_HOST_DEVICE int es_expansion_apply_facts(EsExpansion *expansion, int is_wide) {
-    const EsKnowledgeGraph *graph = expansion->graph;
-    EsAtom goal = expansion->goal[0];
-    EsAtom marked[ES_PROOF_MAX_ATOMS];
-    if (es_proof_is_ground_as(graph, expansion->goal, is_wide)) {
-        if (!es_proof_holds_as(graph, expansion->goal, expansion->query, is_wide)) {
+// --- a state to resolve ---
+
+// Everything but the goal and the other goals; `memory` is for those (2 ES_PROOF_MAX_ATOMS).
+ES_PROOF_INLINE ES_HOST_DEVICE void es_resolvent_begin(EsResolvent *resolvent,
+                                                       const EsKnowledgeGraph *graph,
+                                                       const EsProofSettings *settings,
+                                                       const EsAtom *query, EsAtom *memory) {
+    resolvent->graph = graph;
+    resolvent->settings = settings;
+    resolvent->query = query;
+    resolvent->rest = memory;
+    resolvent->marked = memory + ES_PROOF_MAX_ATOMS;
+    resolvent->n_rest = 0;
+}
+
+// Takes the selected goal of a state, and finds its rules.
+ES_PROOF_INLINE ES_HOST_DEVICE void es_resolvent_take_goal(EsResolvent *resolvent,
+                                                           const EsAtom *goal, int is_wide) {
+    resolvent->goal[0] = goal[0];
+    if (es_proof_cells(resolvent->graph, goal->predicate, is_wide) == 2) {
+        resolvent->goal[1] = goal[1];
+    }
+    resolvent->rules = es_kg_rules_of(resolvent->graph, goal->predicate, &resolvent->n_rules);
+}
+
+// The state of n_atoms cells, none of them terminal, without its facts (es_resolvent_find_facts).
+ES_PROOF_INLINE ES_HOST_DEVICE void
+es_resolvent_take_state(EsResolvent *resolvent, const EsAtom *state, int32_t n_atoms, int is_wide) {
+    const EsKnowledgeGraph *graph = resolvent->graph;
+    int32_t selected =
+        es_proof_select_as(graph, state, n_atoms, resolvent->settings->selection, is_wide);
+    es_resolvent_take_goal(resolvent, state + selected, is_wide);
+    for (int32_t i = 0, n_cells; i < n_atoms; i += n_cells) {
+        n_cells = es_proof_cells(graph, state[i].predicate, is_wide);
+        int is_rest =
+            i != selected && !es_proof_holds_as(graph, &state[i], resolvent->query, is_wide);
+        for (int32_t k = 0; k < n_cells && is_rest; k++) {
+            resolvent->rest[resolvent->n_rest++] = state[i + k];
+        }
+    }
+}
+
+// --- the list of successors ---
+
+// An expansion at work.
+typedef struct EsExpansion {
+    EsResolvent resolvent;
+    EsCandidate candidate;
+    const EsVisitedGoals *visited; // may be NULL
+    EsSuccessors *out;
+} EsExpansion;
+
+// The place of the next candidate: behind the last successor.
+static inline ES_HOST_DEVICE EsAtom *es_expansion_end(const EsExpansion *expansion) {
+    return expansion->out->atoms + expansion->out->start[expansion->out->count];
+}
+
+static inline ES_HOST_DEVICE int es_candidate_was_visited(const EsCandidate *candidate,
+                                                          const EsVisitedGoals *visited) {
+    for (int32_t i = 0; visited != NULL && i < visited->count; i++) {
+        if (visited->hash[i] == candidate->hash && visited->n_atoms[i] == candidate->n_atoms &&
+            es_goals_equal(visited->atoms + (size_t)i * (size_t)visited->stride, candidate->atoms,
+                           candidate->n_atoms)) {
             return 1;
         }
-        EsGoalBinding none;
-        none.count = 0;
-        es_expansion_begin_candidate(expansion);
-        es_expansion_add_rest(expansion, &none, is_wide);
-        return es_expansion_end_candidate(expansion);
     }
-    if (es_proof_cells(graph, goal.predicate, is_wide) == 2) {
-        return es_expansion_apply_wide_facts(expansion, marked);
-    }
-    es_expansion_mark_rest(expansion, 1, marked);
-    EsAtomSpan facts = es_proof_matching_facts(graph, goal);
-    for (int32_t i = 0; i < facts.count; i++) {
-        const EsAtom *fact = &facts.atoms[i];
-        if (es_atom_equals(*fact, *expansion->query) || (goal.a == goal.b && fact->a != fact->b)) {
-            continue;
+    return 0;
+}
+
+// The place of an equal successor in the table, or the free place where the candidate belongs. A
+// place is in use when the successor it names says so too; old contents are therefore harmless.
+static inline ES_HOST_DEVICE int32_t es_expansion_find_place(const EsExpansion *expansion,
+                                                             int *is_duplicate) {
+    const EsSuccessors *out = expansion->out;
+    const EsCandidate *candidate = &expansion->candidate;
+    int32_t place = (int32_t)(candidate->hash & (uint64_t)(out->table_size - 1));
+    for (;; place = (place + 1) & (out->table_size - 1)) {
+        int32_t i = out->table[place];
+        if (i < 0 || i >= out->count || out->place[i] != place) {
+            *is_duplicate = 0;
+            return place;
         }
-        es_expansion_begin_candidate(expansion);
-        es_expansion_add_marked(expansion, marked, fact, is_wide);
-        if (!es_expansion_end_candidate(expansion)) {
-            return 0;
+        if (out->hash[i] == candidate->hash &&
+            out->start[i + 1] - out->start[i] == candidate->n_atoms &&
+            es_goals_equal(out->atoms + out->start[i], candidate->atoms, candidate->n_atoms)) {
+            *is_duplicate = 1;
+            return place;
         }
     }
+}
+
+// Keep the candidate if it is new. Returns 0 when it is the empty list: a proof, which ends the
+// expansion.
+static inline ES_HOST_DEVICE int es_expansion_end_candidate(EsExpansion *expansion) {
+    EsSuccessors *out = expansion->out;
+    const EsProofSettings *settings = expansion->resolvent.settings;
+    const EsCandidate *candidate = &expansion->candidate;
+    if (candidate->is_refuted) {
+        return 1;
+    }
+    if (candidate->n_atoms == 0) {
+        return 0;
+    }
+    if (candidate->n_atoms > settings->max_atoms) {
+        out->n_overlong++;
+        return 1;
+    }
+    int is_duplicate;
+    int32_t place = es_expansion_find_place(expansion, &is_duplicate);
+    if (is_duplicate || es_candidate_was_visited(candidate, expansion->visited)) {
+        return 1;
+    }
+    if (out->count == settings->max_states - (settings->has_end != 0)) {
+        out->n_overflow++;
+        return 1;
+    }
+    out->table[place] = out->count;
+    out->place[out->count] = place;
+    out->hash[out->count] = candidate->hash;
+    out->start[out->count + 1] = out->start[out->count] + candidate->n_atoms;
+    out->count++;
     return 1;
 }
 
@@ -715,28 +795,30 @@ ES_PROOF_INLINE ES_HOST_DEVICE int es_proof_resolve(const EsKnowledgeGraph *grap
                                                     const EsAtom *query, const EsAtom *kept,
                                                     int32_t n_atoms, const EsVisitedGoals *visited,
                                                     EsSuccessors *out, int is_wide) {
+    EsAtom memory[2 * ES_PROOF_MAX_ATOMS];
     EsExpansion expansion;
-    expansion.graph = graph;
-    expansion.settings = settings;
+    EsResolvent *resolvent = &expansion.resolvent;
     expansion.visited = visited;
     expansion.out = out;
-    expansion.query = query;
-    expansion.n_rest = 0;
-    expansion.has_tests = graph->has_tests;
-    int32_t selected = es_proof_select_as(graph, kept, n_atoms, settings->selection, is_wide);
-    expansion.goal[0] = kept[selected];
-    if (es_proof_cells(graph, kept[selected].predicate, is_wide) == 2) {
-        expansion.goal[1] = kept[selected + 1];
-    }
-    for (int32_t i = 0, n_cells; i < n_atoms; i += n_cells) {
-        n_cells = es_proof_cells(graph, kept[i].predicate, is_wide);
-        int is_rest = i != selected && !es_proof_holds_as(graph, &kept[i], query, is_wide);
-        for (int32_t k = 0; k < n_cells && is_rest; k++) {
-            expansion.rest[expansion.n_rest++] = kept[i + k];
+    es_resolvent_begin(resolvent, graph, settings, query, memory);
+    es_resolvent_take_state(resolvent, kept, n_atoms, is_wide);
+    for (int32_t r = 0; r < resolvent->n_rules; r++) {
+        if (es_resolvent_apply_rule(resolvent, r, es_expansion_end(&expansion),
+                                    &expansion.candidate, is_wide) &&
+            !es_expansion_end_candidate(&expansion)) {
+            return 0;
         }
     }
-    return es_expansion_apply_rules(&expansion, is_wide) &&
-           es_expansion_apply_facts(&expansion, is_wide);
+    es_resolvent_find_facts(resolvent, is_wide);
+    es_resolvent_mark_rest(resolvent);
+    for (int32_t i = 0; i < resolvent->n_facts; i++) {
+        if (es_resolvent_apply_fact(resolvent, i, es_expansion_end(&expansion),
+                                    &expansion.candidate, is_wide) &&
+            !es_expansion_end_candidate(&expansion)) {
+            return 0;
+        }
+    }
+    return 1;
 }
 
 static inline ES_HOST_DEVICE int

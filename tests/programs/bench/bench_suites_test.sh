@@ -90,6 +90,7 @@ expect_part "no such file" "$err" "host: cannot open $folder/none.ini"
 run 0 bench prove --envs 3 --list
 expect_text "proofs" "$out" "prove/engine E=3 data=generated
 prove/env E=3 data=generated
+prove/walk E=3 data=generated
 prove/rollout E=3 data=generated
 prove/train E=3 data=generated
 prove/evaluation E=3 data=generated"
@@ -101,6 +102,16 @@ parts = ["environment", "embedding", "linear layers", "transfers", "synchronisat
 assert list(records) == ["time", "rate"] + parts, list(records)
 assert abs(sum(records[part]["value"] for part in parts) - 100) < 1e-6
 assert records["transfers"]["value"] == 0 and records["linear layers"]["value"] > 0
+PYTHON
+
+# a walk is counted, too; the CPU launches and copies nothing
+run 0 bench prove --envs 3 --samples 5 --threads 2 --filter walk --json
+python3 - "$folder/out" << 'PYTHON' || fail "the counts of a walk"
+import json, sys
+records = {record["metric"]: record for record in json.load(open(sys.argv[1]))}
+counts = ["synchronisations", "copies", "launches", "allocations"] + [f"bytes {way} device" for way in ("to", "from", "on")]
+assert list(records) == ["time", "rate"] + counts, list(records)
+assert all(records[count]["value"] == 0 for count in counts)
 PYTHON
 
 # --- counted ---

@@ -146,4 +146,14 @@ expect_part "shapes" "$out" ", block "
 expect_part "bytes" "$out" "bytes copied per step: to device "
 expect_part "idle time" "$out" "with no operation running: between launches; a replay counts as one, and none is seen inside"
 
+# --- proofs: environments on the device; a walk of any number of steps is one launch and one wait ---
+run 0 bench prove --device cuda --envs 3 --samples 5 --allow-busy --json
+python3 - "$folder/out" << 'PYTHON' || fail "a walk on a GPU"
+import json, sys
+records = json.load(open(sys.argv[1]))
+assert {record["case"] for record in records} == {"env", "walk"}, records
+walk = {record["metric"]: record["value"] for record in records if record["case"] == "walk"}
+assert [128 * walk[count] for count in ("launches", "synchronisations", "copies", "bytes to device")] == [1, 1, 2, 0], walk
+PYTHON
+
 finish

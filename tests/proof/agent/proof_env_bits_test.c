@@ -173,9 +173,9 @@ TEST(a_saved_environment_goes_on_with_the_same_bits) {
         }
         size_t bytes = es_proof_env_saved_bytes(env);
         unsigned char *saved = malloc(bytes), *again = malloc(bytes);
-        es_proof_env_save(env, saved);
+        REQUIRE_OK(es_proof_env_save(env, saved));
         REQUIRE_OK(es_proof_env_load(other, "saved", saved, bytes));
-        es_proof_env_save(other, again);
+        REQUIRE_OK(es_proof_env_save(other, again));
         EXPECT(memcmp(saved, again, bytes) == 0);
         for (int step = 0; step < 50; step++) {
             walk_step(env);
@@ -187,7 +187,7 @@ TEST(a_saved_environment_goes_on_with_the_same_bits) {
         EsProofEnvCounters a = es_proof_env_counters(env), b = es_proof_env_counters(other);
         EXPECT(memcmp(&a, &b, sizeof a) == 0);
         // what does not fit is refused and changes nothing
-        es_proof_env_save(env, again);
+        REQUIRE_OK(es_proof_env_save(env, again));
         EXPECT_STATUS(es_proof_env_load(env, "saved", saved, bytes - 1), INPUT);
         saved[bytes - 1] ^= 1;
         EXPECT_STATUS(es_proof_env_load(env, "saved", saved, bytes), INPUT);
@@ -198,7 +198,7 @@ TEST(a_saved_environment_goes_on_with_the_same_bits) {
         saved[bytes - 1] ^= 1;
         EXPECT_STATUS(es_proof_env_load(other, "saved", saved, bytes), INPUT);
         EXPECT_CONTAINS(es_status_detail(), "other settings");
-        es_proof_env_save(env, saved);
+        REQUIRE_OK(es_proof_env_save(env, saved));
         EXPECT(memcmp(saved, again, bytes) == 0);
         free(saved);
         free(again);

@@ -273,7 +273,7 @@ TEST(unary_states_are_passed_over) {
     EXPECT_EQ(es_proof_env_episode(env, 0).n_visited, 21);
     // loading passes nothing over that was not passed over when it was saved
     unsigned char *saved = malloc(es_proof_env_saved_bytes(env));
-    es_proof_env_save(env, saved);
+    REQUIRE_OK(es_proof_env_save(env, saved));
     REQUIRE_OK(es_proof_env_load(env, "saved", saved, es_proof_env_saved_bytes(env)));
     EXPECT(equals_text(graph, choices_of(env).states[0].atoms[0], "p20(a,b)"));
     free(saved);
@@ -376,5 +376,52 @@ TEST(queries_are_filtered_and_settings_checked) {
     wrong.queries = &outside;
     wrong.n_queries = 1;
     EXPECT_STATUS(es_proof_env_create(graph, &wrong, NULL, &env), ARGUMENT);
+    es_kg_destroy(graph);
+}
+
+// Steps of uniform actions in one call leave what as many calls leave; the environments of a
+// device's stream are those of its pool.
+TEST(a_walk_is_its_steps) {
+    enum { STEPS = 30 };
+    static int32_t actions[STEPS][MAX_ENVS], counts[STEPS][MAX_ENVS];
+    static float rewards[STEPS][MAX_ENVS];
+    static unsigned char dones[STEPS][MAX_ENVS];
+    EsProofEnvSettings settings = es_proof_env_defaults();
+    EsKnowledgeGraph *graph;
+    EsDevice *device;
+    EsStream *stream;
+    EsProofEnv *walked;
+    settings.n_envs = MAX_ENVS;
+    REQUIRE_OK(es_kinship_graph_create(60, 3, &graph));
+    REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 2}, &device));
+    REQUIRE_OK(es_stream_create(device, &stream));
+    REQUIRE_OK(es_proof_env_create_on(graph, &settings, stream, &walked));
+    EsProofEnv *env = make_env(graph, &settings);
+    REQUIRE_OK(es_proof_env_walk(walked, STEPS,
+                                 &(EsProofRows){actions[0], counts[0], rewards[0], dones[0]}));
+    for (int t = 0; t < STEPS; t++) {
+        int32_t drawn[MAX_ENVS];
+        EsProofChoices choices = choices_of(env);
+        for (int e = 0; e < MAX_ENVS; e++) {
+            EXPECT_EQ(counts[t][e], choices.first[e + 1] - choices.first[e]);
+        }
+        es_proof_env_draw_actions(env, drawn);
+        REQUIRE_OK(es_proof_env_step(env, drawn));
+        const EsProofResult *result = es_proof_env_result(env);
+        EXPECT_EQ(memcmp(actions[t], drawn, sizeof drawn), 0);
+        EXPECT_EQ(memcmp(rewards[t], result->reward, sizeof rewards[t]), 0);
+        EXPECT_EQ(memcmp(dones[t], result->is_done, sizeof dones[t]), 0);
+    }
+    size_t bytes = es_proof_env_saved_bytes(env);
+    unsigned char *one = malloc(bytes), *other = malloc(bytes);
+    REQUIRE_OK(es_proof_env_save(env, one));
+    REQUIRE_OK(es_proof_env_save(walked, other));
+    EXPECT_EQ(memcmp(one, other, bytes), 0);
+    free(one);
+    free(other);
+    es_proof_env_destroy(env);
+    es_proof_env_destroy(walked);
+    es_stream_destroy(stream);
+    es_device_close(device);
     es_kg_destroy(graph);
 }

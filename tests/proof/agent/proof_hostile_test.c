@@ -44,7 +44,7 @@ static EnvCase create_env_case(int skips, int is_wide) {
     test.n_bytes = es_proof_env_saved_bytes(test.env);
     test.saved = malloc(test.n_bytes);
     test.crafted = malloc(test.n_bytes);
-    es_proof_env_save(test.env, test.saved);
+    REQUIRE_OK(es_proof_env_save(test.env, test.saved));
     return test;
 }
 
@@ -68,7 +68,7 @@ static void expect_env_refused(EnvCase *test, const void *member, const void *va
     EXPECT_STATUS(es_proof_env_load(test->env, "crafted.bin", test->crafted, test->n_bytes), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "crafted.bin: ");
     EXPECT_CONTAINS(es_status_detail(), named);
-    es_proof_env_save(test->env, test->crafted);
+    REQUIRE_OK(es_proof_env_save(test->env, test->crafted));
     EXPECT(memcmp(test->crafted, test->saved, test->n_bytes) == 0);
 }
 
