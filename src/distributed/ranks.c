@@ -55,6 +55,34 @@ int es_ranks_owner(const EsRanks *ranks, int64_t n, int64_t index) {
     return rank;
 }
 
+// --- groups ---
+
+int es_ranks_group(const EsRanks *ranks, int n_groups) {
+    int count = es_ranks_count(ranks), group = 0;
+    EsRanks groups = {.count = n_groups};
+    ES_ASSERT(n_groups >= 1 && n_groups <= count);
+    while (es_ranks_share(&groups, group, count).end <= es_ranks_number(ranks)) {
+        group++;
+    }
+    return group;
+}
+
+EsStatus es_ranks_divide(const EsRanks *ranks, int n_groups, EsRanks **part) {
+    EsRanks groups = {.count = n_groups};
+    EsShare share = es_ranks_share(&groups, es_ranks_group(ranks, n_groups), es_ranks_count(ranks));
+    *part = NULL;
+    if (share.end - share.first == 1) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_allocate(sizeof **part, (void **)part));
+    **part = *ranks;
+    (*part)->number = ranks->number - (int)share.first;
+    (*part)->count = (int)(share.end - share.first);
+    (*part)->first = ranks->first + (int)share.first;
+    (*part)->is_part = 1;
+    return ES_STATUS_OK;
+}
+
 // --- transfers ---
 
 // Keeps the first failure: what comes after it would be out of step with the others.

@@ -108,7 +108,7 @@ EsStatus es_ranks_open(EsRanks **ranks_out) {
 }
 
 void es_ranks_close(EsRanks *ranks) {
-    if (ranks != NULL && ranks->status == ES_STATUS_OK) {
+    if (ranks != NULL && ranks->status == ES_STATUS_OK && !ranks->is_part) {
         MPI_Finalize();
     }
     es_release(ranks);
@@ -131,10 +131,11 @@ static EsStatus post(const EsRanks *ranks, const char *what, const EsTransfer *t
             return ES_FAIL(UNSUPPORTED, "%s: a message of %zu bytes; MPI takes at most %d", what,
                            t->bytes, INT_MAX);
         }
-        MPI_TRY(t->is_sent ? MPI_Isend(t->data, (int)t->bytes, MPI_BYTE, t->peer, tag,
-                                       MPI_COMM_WORLD, &requests[i])
-                           : MPI_Irecv(t->data, (int)t->bytes, MPI_BYTE, t->peer, tag,
-                                       MPI_COMM_WORLD, &requests[i]),
+        int peer = ranks->first + t->peer;
+        MPI_TRY(t->is_sent ? MPI_Isend(t->data, (int)t->bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
+                                       &requests[i])
+                           : MPI_Irecv(t->data, (int)t->bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
+                                       &requests[i]),
                 what);
     }
     return ES_STATUS_OK;

@@ -38,6 +38,18 @@ EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, 
     return options;
 }
 
+EsGrowthRates es_growth_options_rates(const EsGrowthOptions *options) {
+    return (EsGrowthRates){.host_learning_rate = options->host_learning_rate,
+                           .seed_learning_rate = options->seed_learning_rate,
+                           .momentum = options->recipe.momentum,
+                           .weight_decay = options->recipe.weight_decay,
+                           .clip = options->clip};
+}
+
+int64_t es_growth_episode_period(const EsGrowthOptions *options) {
+    return options->is_paired ? 1 : options->n_envs / ES_MAX(options->n_variants, 1);
+}
+
 EsLearningRateSchedule es_growth_schedule(const EsGrowthOptions *options) {
     return es_recipe_schedule(&options->recipe,
                               options->settings.episode_steps * options->step_batches);
@@ -71,6 +83,11 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
     if (options->n_shares < 0 || options->n_shares > INT32_MAX) {
         return ES_FAIL(ARGUMENT, "%lld shares of the training images",
                        (long long)options->n_shares);
+    }
+    if (options->n_variants > 1 &&
+        (options->is_paired || options->n_envs % options->n_variants != 0)) {
+        return ES_FAIL(ARGUMENT, "%lld environments are not %d variants of the same episodes",
+                       (long long)options->n_envs, options->n_variants);
     }
     if (options->settings.episode_steps > INT32_MAX / options->step_batches) {
         return ES_FAIL(ARGUMENT, "%d steps of %lld batches are more than can be counted",
@@ -203,6 +220,18 @@ static EsStatus create_moments(EsGrowth *growth) {
     return es_device_create_tensor(growth->device, ES_DTYPE_I32, 2, counts, &growth->adam_steps);
 }
 
+static EsStatus create_rates(EsGrowth *growth) {
+    const EsGrowthOptions *options = &growth->options;
+    size_t n_envs = (size_t)options->n_envs;
+    ES_TRY(es_allocate(sizeof *growth->rates * n_envs, (void **)&growth->rates));
+    for (size_t e = 0; e < n_envs; e++) {
+        growth->rates[e] =
+            options->rates != NULL ? options->rates[e] : es_growth_options_rates(options);
+    }
+    growth->options.rates = NULL; // the caller's
+    return ES_STATUS_OK;
+}
+
 static EsStatus create_slabs(EsGrowth *growth) {
     const EsGrowthLayout *layout = &growth->model.layout;
     int64_t n_envs = growth->options.n_envs;
@@ -236,9 +265,6 @@ static EsStatus create_workers(EsGrowth *growth) {
         worker->stream = es_plan_worker_stream(worker->runner);
         ES_TRY(es_allocate(sizeof(double) * n_spans, (void **)&worker->sum_squares));
         ES_TRY(es_allocate(sizeof(int32_t) * n_spans, (void **)&worker->n_nonfinite));
-        for (int g = 0; g <= growth->model.n_slots; g++) {
-            worker->max_norm[g] = growth->options.clip;
-        }
     }
     return ES_STATUS_OK;
 }
@@ -416,7 +442,7 @@ static EsStatus run_to_decision(EsGrowth *growth) {
 static EsStatus reset_on_cpu(EsGrowth *growth, int64_t first_episode) {
     int32_t *episode = growth->episode.data;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
-        int64_t id = first_episode + (growth->options.is_paired ? 0 : e);
+        int64_t id = first_episode + e % es_growth_episode_period(&growth->options);
         episode[e] = growth->episode_ids[e] = (int32_t)id;
     }
     ES_TRY(es_growth_weights_reset(growth));
@@ -471,6 +497,7 @@ EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *datas
     growth->own = es_ranks_own(options->ranks, options->n_envs);
     growth->device = device;
     ES_TRY_GOTO(create_model(growth, dataset));
+    ES_TRY_GOTO(create_rates(growth));
     ES_TRY_GOTO(create_slabs(growth));
     ES_TRY_GOTO(choose_backend(growth));
     ES_TRY_GOTO(create_arrays(growth));
@@ -508,12 +535,12 @@ void es_growth_destroy(EsGrowth *growth) {
     es_store_destroy(growth->average.store);
     es_store_destroy(growth->store);
     es_stream_destroy(growth->stream);
-    void *const arrays[] = {growth->workers,       growth->slab,       growth->masks,
-                            growth->results,       growth->ablations,  growth->pairs,
-                            growth->accuracy,      growth->loss_row,   growth->accuracy_row,
-                            growth->host_sums,     growth->seed_sums,  growth->train_plans,
-                            growth->n_invalid,     growth->trials,     growth->shapley,
-                            growth->shapley_error, growth->episode_ids};
+    void *const arrays[] = {growth->workers,       growth->slab,        growth->masks,
+                            growth->results,       growth->ablations,   growth->pairs,
+                            growth->accuracy,      growth->loss_row,    growth->accuracy_row,
+                            growth->host_sums,     growth->seed_sums,   growth->train_plans,
+                            growth->n_invalid,     growth->trials,      growth->shapley,
+                            growth->shapley_error, growth->episode_ids, growth->rates};
     for (size_t i = 0; i < ES_COUNT_OF(arrays); i++) {
         es_release(arrays[i]);
     }

@@ -27,6 +27,11 @@
 
 ES_EXTERN_C_BEGIN
 
+// Numbers of one environment's training.
+typedef struct EsGrowthRates {
+    float host_learning_rate, seed_learning_rate, momentum, weight_decay, clip;
+} EsGrowthRates;
+
 typedef struct EsGrowthOptions {
     EsHostSpec host;
     EsSlot slots[ES_SLOTS_MAX];
@@ -42,12 +47,16 @@ typedef struct EsGrowthOptions {
     int64_t n_shares;  // episodes that divide each pass over the training images; 0 or 1 = none
     int is_paired;     // all environments are in the first one's episode: the same initial
                        // weights, batches and seeds, so that decisions alone tell them apart
+    int n_variants;    // environments [0, E / n) begin the episodes, and so do the next E / n, ...:
+                       // variants of the same ones; 0 or 1 = none
     EsCompileMode mode;
     int plan_capacity;
     float host_learning_rate, seed_learning_rate;
     EsRecipe recipe;
-    float clip;          // L2 norm of the host's and of each seed's gradient; 0 = none
-    int gradient_stride; // batches between measurements of gradients
+    float clip;                 // L2 norm of the host's and of each seed's gradient; 0 = none
+    int gradient_stride;        // batches between measurements of gradients
+    const EsGrowthRates *rates; // [E], read by create: in place of learning rates, momentum, weight
+                                // decay and clip above; NULL: the same for all
     // CPU: called after every batch of every host, on the thread that trained it; NULL: never. Once
     // it returns 1 the hosts stop, and the call that trains them is INTERRUPTED.
     int (*is_stopped)(void *context);
@@ -65,6 +74,9 @@ EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, 
 // Default precision of hosts: F32 on the CPU; on CUDA BF16 from compute capability 8.0 on, whose
 // tensor cores have it, else F16.
 EsDtype es_growth_auto_precision(const EsDeviceInfo *device);
+
+// The numbers that the options have for every environment.
+EsGrowthRates es_growth_options_rates(const EsGrowthOptions *options);
 
 // The course of learning rates over the updates of an episode.
 EsLearningRateSchedule es_growth_schedule(const EsGrowthOptions *options);

@@ -95,6 +95,7 @@ struct EsGrowth {
     const EsGrowthBackend *backend; // constant
     EsGrowthOptions options;
     EsGrowthModel model;
+    EsGrowthRates *rates;                    // owned [E]
     EsShare own;                             // environments that this rank trains
     EsDevice *device;                        // borrowed
     EsStream *stream;                        // owned
@@ -154,6 +155,9 @@ void es_growth_bind_slots(const EsGrowth *growth, EsGrowthWorker *worker, const 
 
 // growth_train.c: what an environment of this state trains with.
 EsTopology es_growth_topology(const EsGrowthState *state, int64_t env);
+
+// growth.c: after how many environments episodes repeat: E, fewer with variants, 1 where paired.
+int64_t es_growth_episode_period(const EsGrowthOptions *options);
 
 // growth_train.c: all batches of a step, in every environment of this rank.
 EsStatus es_growth_train(EsGrowth *growth);

@@ -95,7 +95,7 @@ static void measure_gradients(EsGrowth *growth, const EsGrowthWorker *worker,
         }
         double sum = worker->n_nonfinite[i] > 0 ? INFINITY : worker->sum_squares[i];
         es_gradient_add(settings, groups[i] == 0 ? host : &seeds[groups[i] - 1], sum,
-                        spans[2 * i + 1], growth->options.clip);
+                        spans[2 * i + 1], growth->rates[env].clip);
     }
     double norm = sqrt(host->sum_squares);
     growth->results[env].host_gradient_norm = norm;
@@ -156,7 +156,7 @@ static void step_sgd(EsGrowth *growth, EsGrowthWorker *worker, int64_t env,
 
 static void update_part(EsGrowth *growth, EsGrowthWorker *worker, int64_t env,
                         ParameterRange part) {
-    float momentum = growth->options.recipe.momentum;
+    float momentum = growth->rates[env].momentum;
     EsLearningRateSchedule schedule = es_growth_schedule(&growth->options);
     int64_t epoch = growth->shown.state.env.step[env] - 1;
     part.learning_rate *= es_recipe_epoch_share(&growth->options.recipe, epoch);
@@ -198,9 +198,9 @@ static void update_host(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowth
                        &norms);
     update_part(growth, worker, env,
                 (ParameterRange){ES_GROWTH_HOST, 0, layout->n_host_parameters,
-                                 growth->options.host_learning_rate,
-                                 growth->options.recipe.weight_decay});
-    float learning_rate = growth->options.seed_learning_rate;
+                                 growth->rates[env].host_learning_rate,
+                                 growth->rates[env].weight_decay});
+    float learning_rate = growth->rates[env].seed_learning_rate;
     for (int s = 0; s < n_slots; s++) {
         int is_frozen = growth->shown.state.seed.alpha_mode[env * n_slots + s] == ES_ALPHA_DOWN;
         if (plan->topology.blueprint[s] == ES_NO_SEED || is_frozen) {
@@ -254,6 +254,9 @@ static void train_host(void *context, int64_t piece, int worker_index) {
     const int32_t *correct = es_plan_worker_tensor(worker->runner, plan->graph.loss.n_correct).data;
     const int32_t *invalid = es_plan_worker_tensor(worker->runner, plan->graph.loss.n_invalid).data;
     growth->n_invalid[env] = 0;
+    for (int g = 0; g <= growth->model.n_slots; g++) {
+        worker->max_norm[g] = growth->rates[env].clip;
+    }
     for (int64_t b = 0; b < n_batches && !atomic_load(&growth->is_stopped); b++) {
         worker->batch_number = (int32_t)(first + b);
         es_plan_worker_run(worker->runner);
