@@ -117,10 +117,10 @@ static EsStatus begin(EsProgramRun *run) {
     ES_TRY(join_ranks(run));
     ES_TRY(es_run_command_open(input->command, input->config, input->run, &run->session));
     ES_TRY(es_run_memory_create(&maker, &run->work, &memory));
+    ES_TRY(agree(run)); // first: choosing may take all ranks
     if (program->choose != NULL) {
         ES_TRY(program->choose(run->work, input->config->settings));
     }
-    ES_TRY(agree(run));
     if (input->command->is_dry_run) {
         return program->print_plan(run->work, input->config, &memory);
     }

@@ -166,7 +166,7 @@ static EsStatus open_groups(Sweep *sweep) {
     return es_ranks_divide(sweep->ranks, sweep->n_groups, &sweep->part);
 }
 
-// Whether a group was stopped: all know it then.
+// Makes a stop of one group known to all.
 static EsStatus share_stop(Sweep *sweep, EsStatus status) {
     int count = es_ranks_count(sweep->ranks), is_stopped = status == ES_STATUS_INTERRUPTED;
     int *stopped = NULL;

@@ -89,6 +89,14 @@ typedef struct EsRankColumn {
 EsStatus es_ranks_gather(EsRanks *ranks, const char *what, int64_t n_rows,
                          const EsRankColumn *columns, int n_columns);
 
+// The same where row i belongs to rank owner[i]. One message per pair of ranks.
+EsStatus es_ranks_gather_rows(EsRanks *ranks, const char *what, int64_t n_rows,
+                              const int32_t *owner, const EsRankColumn *columns, int n_columns);
+
+// Gives row i from rank owner[i] to rank next[i], where they differ.
+EsStatus es_ranks_move(EsRanks *ranks, const char *what, int64_t n_rows, const int32_t *owner,
+                       const int32_t *next, const EsRankColumn *columns, int n_columns);
+
 // Gives everybody the bytes that `root` has.
 EsStatus es_ranks_broadcast(EsRanks *ranks, const char *what, int root, void *data, size_t bytes);
 

@@ -195,7 +195,6 @@ static EsStatus wait(const EsRanks *ranks, const char *what, const EsTransfer *t
 EsStatus es_ranks_transfer(EsRanks *ranks, const char *what, const EsTransfer *transfers, int n) {
     MPI_Request *requests = NULL;
     ES_TRY(es_allocate(sizeof(MPI_Request) * (size_t)n, (void **)&requests));
-    ranks->n_transfers++;
     EsStatus status = post(ranks, what, transfers, n, requests);
     if (status == ES_STATUS_OK) {
         status = wait(ranks, what, transfers, n, requests);

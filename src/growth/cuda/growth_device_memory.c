@@ -159,8 +159,9 @@ static EsStatus fill_rows(EsGrowth *growth) {
         int is_rate = i < ES_COUNT_OF(rates);
         for (int64_t e = 0; e < options->n_envs; e++) {
             int32_t number = (int32_t)e;
-            const void *rate = (const char *)&growth->rates[e] + (is_rate ? rates[i].offset : 0);
-            memcpy(&numbers[e], is_rate ? rate : &number, sizeof number);
+            EsGrowthRates own = es_growth_rates(growth, e);
+            const char *rate = (const char *)&own + (is_rate ? rates[i].offset : 0);
+            memcpy(&numbers[e], is_rate ? rate : (const char *)&number, sizeof number);
         }
         ES_TRY_GOTO(es_stream_copy(growth->stream, is_rate ? rates[i].row : arrays->train_env,
                                    numbers, bytes, ES_COPY_TO_DEVICE));

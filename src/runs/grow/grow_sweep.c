@@ -267,7 +267,7 @@ static EsStatus fill_rates(const EsSweep *sweep, const EsGrowSettings *settings,
     return ES_STATUS_OK;
 }
 
-// What the watch of an episode needs.
+// The context of the watch of an episode.
 typedef struct SideBySide {
     EsEpisodeRunner *runner; // borrowed
     EsRun *run;              // borrowed

@@ -1,7 +1,7 @@
 // A sweep: lists of values for keys of the settings, and the variants that their product makes.
 //
-//     EsSweep sweep; ES_TRY(es_sweep_parse(&config, "host_rate=0.01,0.05;clip=1,5", &sweep));
-//     for (int v = 0; v < sweep.n_variants; v++) {            // "host_rate=0.05 clip=1"
+//     EsSweep sweep; ES_TRY(es_sweep_parse(&config, "grow.clip=1,5;momentum=0.5,0.9", &sweep));
+//     for (int v = 0; v < sweep.n_variants; v++) {            // "clip=1 momentum=0.9"
 //         ES_TRY(es_sweep_apply(&sweep, v, &config));         // the settings of this variant
 //     }
 //
@@ -39,7 +39,7 @@ EsStatus es_sweep_apply(const EsSweep *sweep, int variant, const EsConfig *confi
 
 #define ES_SWEEP_NAME_BYTES (ES_SWEEP_KEYS_MAX * (48 + ES_SWEEP_VALUE_BYTES))
 
-// "host_rate=0.05 clip=1". Returns `name`.
+// "clip=1 momentum=0.9". Returns `name`.
 const char *es_sweep_name(const EsSweep *sweep, int variant, char name[ES_SWEEP_NAME_BYTES]);
 
 // Returns NULL when a run with these settings can hold all variants side by side, else the reason.

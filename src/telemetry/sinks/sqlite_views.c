@@ -120,8 +120,8 @@ static const char episodes_select[] =
     "FROM event_proof_episode";
 
 static const EsViewColumn variants_columns[] = {
-    {"variant", "policy, baseline, or settings of a sweep"},
-    {"n_episodes", "held-out, the same for all"},
+    {"variant", "policy, baseline, or settings of a sweep; NULL: training"},
+    {"n_episodes", "held-out ones are the same for all"},
     {"test_accuracy", "mean, percent"},
     {"test_std", "over the episodes"},
     {"difference", "to the first variant, paired by episode: mean of this one less that one"},
@@ -137,8 +137,8 @@ static const char variants_select[] =
     "  avg(e.test_accuracy - f.test_accuracy), avg(e.final_accuracy), avg(e.parameter_ratio),\n"
     "  avg(e.n_fossils), avg(e.reward)\n"
     "FROM episodes e\n"
-    "JOIN (SELECT arm, avg(test_accuracy) AS test FROM episodes WHERE arm IS NOT NULL\n"
-    "  GROUP BY arm) m ON m.arm = e.arm\n"
+    "JOIN (SELECT arm, avg(test_accuracy) AS test FROM episodes GROUP BY arm) m\n"
+    "  ON m.arm IS e.arm\n"
     "LEFT JOIN episodes f ON f.episode = e.episode AND f.arm = (SELECT arm FROM\n"
     "  event_episode_outcome WHERE arm IS NOT NULL ORDER BY rowid LIMIT 1)\n"
     "GROUP BY e.arm ORDER BY avg(e.test_accuracy) DESC";
