@@ -64,6 +64,9 @@ int es_ranks_launched(void);
 // Version of Open MPI that the program was built with: "4.1.4"; NULL: it was built without.
 const char *es_ranks_mpi_version(void);
 
+// The same of NCCL (device_ranks.h): "2.28.9".
+const char *es_nccl_version(void);
+
 // --- shares ---
 
 // Indices [first, end).
