@@ -194,6 +194,10 @@ EsTopology es_growth_trial_topology(const EsGrowth *growth, int64_t env, int32_t
 EsStatus es_growth_owners_create(EsGrowth *growth);
 void es_growth_owners_destroy(EsGrowth *growth);
 
+// growth_owners.c: fills cost, and load and wanted: the owners that make loads even, from those
+// there are on. Returns how many environments would move.
+int es_growth_find_owners(EsGrowth *growth);
+
 // growth_owners.c: before a step: gives environments to other ranks until loads are even.
 EsStatus es_growth_balance(EsGrowth *growth);
 

@@ -134,11 +134,11 @@ static Change find_change(const EsGrowth *growth, int n_ranks) {
     return best;
 }
 
-// The owners that make loads even, from those there are on. Returns how many environments move.
-static int find_owners(EsGrowth *growth) {
+int es_growth_find_owners(EsGrowth *growth) {
     int64_t n = growth->options.n_envs;
     int n_ranks = es_ranks_count(growth->options.ranks), n_moved = 0;
     double sum = 0;
+    es_lifecycle_list_ablations(&growth->shown.state, &growth->options.settings, growth->ablations);
     memset(growth->load, 0, sizeof *growth->load * (size_t)n_ranks);
     for (int64_t e = 0; e < n; e++) {
         growth->cost[e] = step_cost(growth, e);
@@ -173,8 +173,7 @@ EsStatus es_growth_balance(EsGrowth *growth) {
     if (es_ranks_count(growth->options.ranks) == 1 || growth->is_assigned) {
         return ES_STATUS_OK;
     }
-    es_lifecycle_list_ablations(&growth->shown.state, &growth->options.settings, growth->ablations);
-    if (find_owners(growth) == 0) {
+    if (es_growth_find_owners(growth) == 0) {
         return ES_STATUS_OK;
     }
     int n = es_growth_list_rows(growth, columns);
