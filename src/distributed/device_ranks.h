@@ -1,8 +1,8 @@
 // Gathers between ranks that each have a GPU, from device memory to device memory, over NCCL.
 //
 // The same as es_ranks_gather: row i of n belongs to the rank whose share has it, and everybody
-// gets all rows. Nothing is summed on the way, so the bits are those of one process: whoever sums
-// rows of a gradient does it afterwards, in the tree of the eight shards. One rank goes through
+// gets all rows. Nothing is summed on the way, so the bits are those of one process: the
+// rows of a gradient are summed afterwards, in the tree of the eight shards. One rank goes through
 // NCCL as well, so that a machine with one GPU can try it.
 //
 //     EsDeviceRanks *nccl; ES_TRY(es_device_ranks_open(ranks, device, &nccl));
