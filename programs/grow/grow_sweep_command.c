@@ -17,6 +17,10 @@
 #include "grow/grow_command.h"
 #include "grow/grow_tables.h"
 
+// A group that is done waits for the others, whose variants may take longer by any time; one that
+// hangs is noticed within it.
+#define GROUPS_SECONDS 1e6
+
 typedef struct Sweep {
     const EsRunCommand *command; // borrowed
     EsConfig config;             // its settings are the base of all variants
@@ -134,6 +138,7 @@ static EsStatus run_variant(Sweep *sweep, int variant) {
         run.status = es_run_rounds(run.session.run, &run.rounds);
     }
     es_run_program_close(&run);
+    ES_TRY(es_ranks_status(sweep->part)); // MPI still has the buffers of the work, and all end
     es_grow_run_destroy(run.work);
     const EsRunOutcome *outcome = &run.session.outcome;
     int has_lost = sweep->outcome.has_lost_events || outcome->has_lost_events;
@@ -174,6 +179,7 @@ static EsStatus share_stop(Sweep *sweep, EsStatus status) {
         return status;
     }
     ES_TRY(es_allocate(sizeof *stopped * (size_t)count, (void **)&stopped));
+    sweep->ranks->deadline_seconds = GROUPS_SECONDS;
     stopped[es_ranks_number(sweep->ranks)] = is_stopped;
     const EsRankColumn column = {stopped, sizeof *stopped};
     EsStatus gathered = es_ranks_gather(sweep->ranks, "the end of a variant", count, &column, 1);

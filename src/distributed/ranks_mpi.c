@@ -155,7 +155,7 @@ static EsStatus fail_late(const EsRanks *ranks, const char *what, const EsTransf
             if (!is_done && transfers[i].is_sent == is_sent && transfers[i].peer != last) {
                 last = transfers[i].peer;
                 used += (size_t)snprintf(late + used, sizeof late - used, "%s%d",
-                                         used > 0 ? ", " : "", last);
+                                         used > 0 ? ", " : "", ranks->first + last);
             }
         }
     }
@@ -166,7 +166,8 @@ static EsStatus fail_late(const EsRanks *ranks, const char *what, const EsTransf
         IO,
         "rank %d on %s waited %g s (ES_RANK_DEADLINE) at \"%s\" for rank %s of %d, which "
         "did not answer: it hangs, is stopped, or has far more work than the others",
-        ranks->number, ranks->host, ranks->deadline_seconds, what, late, ranks->count);
+        ranks->first + ranks->number, ranks->host, ranks->deadline_seconds, what, late,
+        ranks->count);
 }
 
 static EsStatus wait(const EsRanks *ranks, const char *what, const EsTransfer *transfers, int n,

@@ -565,6 +565,7 @@ void es_growth_destroy(EsGrowth *growth) {
 // --- steps ---
 
 EsStatus es_growth_begin(EsGrowth *growth, int64_t first_episode) {
+    growth->has_run_own = 0;
     return growth->backend->reset(growth, first_episode);
 }
 
