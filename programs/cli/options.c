@@ -51,6 +51,15 @@ static EsStatus set_option(const EsOption *option, const char *text) {
     case ES_OPTION_TYPE_INT:
     case ES_OPTION_TYPE_FLOAT:
         return set_number(option, text);
+    case ES_OPTION_TYPE_LIST: {
+        EsOptionList *list = option->target;
+        if (list->n == ES_OPTION_LIST_MAX) {
+            return ES_FAIL(ARGUMENT, "--%s is there more than %d times", option->name,
+                           ES_OPTION_LIST_MAX);
+        }
+        list->texts[list->n++] = text;
+        return ES_STATUS_OK;
+    }
     case ES_OPTION_TYPE_KEY:
         break;
     }
@@ -60,6 +69,8 @@ static EsStatus set_option(const EsOption *option, const char *text) {
 static void set_default(const EsOption *option) {
     if (option->type == ES_OPTION_TYPE_FLAG) {
         *(int *)option->target = 0;
+    } else if (option->type == ES_OPTION_TYPE_LIST) {
+        *(EsOptionList *)option->target = (EsOptionList){.n = 0};
     } else if (option->type != ES_OPTION_TYPE_KEY) {
         ES_ASSERT(option->default_value != NULL || option->type == ES_OPTION_TYPE_TEXT);
         EsStatus status = set_option(option, option->default_value);

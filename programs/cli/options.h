@@ -23,13 +23,21 @@ typedef enum EsOptionType {
     ES_OPTION_TYPE_INT,
     ES_OPTION_TYPE_FLOAT,
     ES_OPTION_TYPE_TEXT,
-    ES_OPTION_TYPE_KEY // a short name for a key of the configuration
+    ES_OPTION_TYPE_LIST, // TEXT that may be given several times
+    ES_OPTION_TYPE_KEY   // a short name for a key of the configuration
 } EsOptionType;
+
+#define ES_OPTION_LIST_MAX 8
+
+typedef struct EsOptionList {
+    const char *texts[ES_OPTION_LIST_MAX]; // borrowed from argv
+    int n;
+} EsOptionList;
 
 typedef struct EsOption {
     const char *name; // without dashes
     EsOptionType type;
-    void *target;              // borrowed: int (FLAG, INT), double, const char *
+    void *target;              // borrowed: int (FLAG, INT), double, const char *, EsOptionList
     const char *default_value; // as typed; NULL = flag off, or text NULL
     double min, max;           // INT, FLOAT: inclusive
     const char *placeholder;   // name of the value in --help
@@ -45,6 +53,8 @@ typedef struct EsOption {
     { name, ES_OPTION_TYPE_FLOAT, target, value, min, max, placeholder, help, NULL }
 #define ES_OPTION_TEXT(name, target, value, placeholder, help)                                     \
     { name, ES_OPTION_TYPE_TEXT, target, value, 0, 0, placeholder, help, NULL }
+#define ES_OPTION_LIST(name, target, placeholder, help)                                            \
+    { name, ES_OPTION_TYPE_LIST, target, NULL, 0, 0, placeholder, help, NULL }
 #define ES_OPTION_KEY(name, key, placeholder)                                                      \
     { name, ES_OPTION_TYPE_KEY, NULL, NULL, 0, 0, placeholder, NULL, key }
 

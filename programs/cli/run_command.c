@@ -107,7 +107,7 @@ static void make_data_absolute(const EsConfig *config, const EsConfigKey *key, c
 // of data ("folder"), data sets ("data", "labels"), hosts described in a file ("task"), policies
 // and schedules ("policy", "against"). INPUT when a folder is missing; a missing file is reported
 // where it is opened. A list that would grow too long for a line of config.ini stays as it is.
-static EsStatus make_paths_absolute(const EsConfig *config) {
+EsStatus es_run_command_make_absolute(const EsConfig *config) {
     for (int i = 0; i < config->n_keys; i++) {
         const EsConfigKey *key = &config->keys[i];
         const char *value = (const char *)config->settings + key->offset;
@@ -193,7 +193,7 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
         }
         ES_TRY(es_options_apply(table, arguments));
         ES_TRY(es_run_settings_check_kind(config));
-        return make_paths_absolute(config);
+        return es_run_command_make_absolute(config);
     }
     if (command->out != NULL || command->config_path != NULL) {
         return ES_FAIL(ARGUMENT,
@@ -211,7 +211,7 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
     ES_TRY(es_run_settings_check_kind(config));
     memcpy(before, config->settings, config->settings_bytes);
     ES_TRY(es_options_apply(table, arguments));
-    ES_TRY(make_paths_absolute(config));
+    ES_TRY(es_run_command_make_absolute(config));
     return es_run_settings_check_resumed(config, before, config->settings);
 }
 

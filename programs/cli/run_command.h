@@ -12,6 +12,7 @@ typedef struct EsRunCommand {
     const char *config_path, *out, *resume;
     int may_restart, is_dry_run, is_quiet;
     int is_further; // one of several runs, not the first: their common part has been printed
+    int has_ranks;  // those of the settings are open, and stay so
 } EsRunCommand;
 
 #define ES_RUN_COMMAND_OPTIONS(command)                                                            \
@@ -42,6 +43,9 @@ typedef struct EsRunCommand {
 // config->settings_bytes.
 EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTable *table,
                                   const EsArguments *arguments, void *before);
+
+// Makes the paths in the settings absolute, as es_run_command_configure does.
+EsStatus es_run_command_make_absolute(const EsConfig *config);
 
 // Notes which of the options that `hosts` and `grow` share have no effect on this device and with
 // this data set ("" when the task says which).

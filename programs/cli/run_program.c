@@ -15,6 +15,9 @@
 static EsStatus join_ranks(EsProgramRun *run) {
     const EsRunInput *input = run->input;
     int n_launched = es_ranks_launched();
+    if (input->command->has_ranks) {
+        return ES_STATUS_OK;
+    }
     if (run->program->input_hash == NULL || input->command->is_further) {
         return n_launched == 1
                    ? ES_STATUS_OK
@@ -81,7 +84,9 @@ static void abort_ranks(const EsProgramRun *run, EsExit code) {
 static EsExit leave_ranks(EsProgramRun *run, EsExit code) {
     EsRanks *ranks = run->input->run->ranks;
     int is_first = es_ranks_number(ranks) == 0;
-    es_ranks_close(ranks);
+    if (!run->input->command->has_ranks) {
+        es_ranks_close(ranks);
+    }
     run->input->run->ranks = NULL;
     return is_first ? code : ES_EXIT_DONE; // a launcher takes any other for a crash
 }
@@ -112,10 +117,10 @@ static EsStatus begin(EsProgramRun *run) {
     ES_TRY(join_ranks(run));
     ES_TRY(es_run_command_open(input->command, input->config, input->run, &run->session));
     ES_TRY(es_run_memory_create(&maker, &run->work, &memory));
+    ES_TRY(agree(run)); // first: choosing may take all ranks
     if (program->choose != NULL) {
         ES_TRY(program->choose(run->work, input->config->settings));
     }
-    ES_TRY(agree(run));
     if (input->command->is_dry_run) {
         return program->print_plan(run->work, input->config, &memory);
     }

@@ -195,6 +195,8 @@ static EsStatus find_fit_need(void *fit, EsRunNeed *need) { return es_fit_run_ne
 
 static EsStatus choose(void *fit, void *settings) { return es_fit_run_choose(fit, settings); }
 
+static const char *find_input_hash(void *fit) { return es_fit_run_data_hash(fit); }
+
 static EsRunWork rounds_of_fit(void *fit) { return es_fit_run_work(fit); }
 
 #define REASON_BYTES 160
@@ -267,7 +269,8 @@ static const EsRunProgram program = {.name = "fit",
                                      .describe = describe,
                                      .print_plan = print_plan,
                                      .print_results = print_results,
-                                     .print_stopped = print_stopped};
+                                     .print_stopped = print_stopped,
+                                     .input_hash = find_input_hash};
 
 // Augmentation that was asked for where there are no images.
 static void note_ignored(const EsFitReport *report, const EsFitSettings *settings) {
@@ -358,6 +361,8 @@ EsExit cmd_fit(int argc, char **argv) {
             "test samples are looked at once, at the end. DATA is a folder of images with a\n"
             "sub-folder per class, a .npy array, a .csv table, IDX or CIFAR-10 files, or\n"
             "fashion-mnist; `esper data DATA` shows how it is read.\n"
+            "`mpirun -n R esper fit ...` shares the candidates among R processes, with the same "
+            "bits.\n"
             "Ctrl-C saves, keeps the best so far and says how to go on. With --resume,\n"
             "--max-seconds, --target-accuracy and --compare may be changed.",
         .example = "esper fit --data photos/ --max-params 50000 --epochs 30",

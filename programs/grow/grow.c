@@ -251,6 +251,12 @@ typedef struct GrowCommand {
 // The failure of a --resume: where --repeat wrote the folder, with the command that goes on.
 static EsStatus explain_resume(const char *resume, EsStatus status) {
     char folder[ES_RUN_PATH_BYTES];
+    if (es_grow_is_sweep_folder(resume)) {
+        return ES_FAIL(INPUT,
+                       "%s has the runs of a sweep; the same --sweep goes on with them: esper grow "
+                       "--sweep ... --resume %s",
+                       resume, es_shell_word(resume, folder, sizeof folder));
+    }
     if (!es_grow_is_repeat_folder(resume)) {
         return status;
     }
@@ -283,6 +289,7 @@ static EsExit cmd_grow_once(GrowCommand *grow, const EsOptionTable *table,
 EsExit cmd_grow(int argc, char **argv) {
     GrowCommand grow = {0};
     int n_repeats;
+    EsOptionList sweeps;
     grow.config = es_grow_run_config(&grow.settings);
     const EsOption options[] = {
         ES_OPTION_KEY("task", "grow.task", "NAME"),
@@ -292,6 +299,9 @@ EsExit cmd_grow(int argc, char **argv) {
         ES_OPTION_KEY("eval", "evaluate.episodes", "N"),
         ES_OPTION_INT("repeat", &n_repeats, "0", 0, 1000, "N",
                       "runs with seeds SEED, SEED+1, ... in OUT/seed-<n>, and a table over them"),
+        ES_OPTION_LIST("sweep", &sweeps, "KEY=A,B",
+                       "compare variants of a setting on the same held-out episodes; several make "
+                       "the product"),
         ES_OPTION_KEY("episode-steps", "grow.episode_steps", "N"),
         ES_OPTION_KEY("slots", "grow.slots", "LIST"),
         ES_OPTION_KEY("max-seeds", "grow.max_seeds", "N"),
@@ -332,6 +342,13 @@ EsExit cmd_grow(int argc, char **argv) {
     if (grow.run.is_dry_run && grow.as_json) {
         return es_command_finish("grow", ES_FAIL(ARGUMENT, "--dry-run prints settings and figures, "
                                                            "not JSON; leave --json out"));
+    }
+    if (n_repeats > 0 && sweeps.n > 0) {
+        return es_command_finish("grow", ES_FAIL(ARGUMENT, "--repeat and --sweep exclude each "
+                                                           "other: sweep once for each --seed"));
+    }
+    if (sweeps.n > 0) {
+        return cmd_grow_sweep(&grow.run, &table, &arguments, &sweeps, grow.as_json);
     }
     return n_repeats > 0 ? cmd_grow_repeat(&grow.run, &table, &arguments, n_repeats, grow.as_json)
                          : cmd_grow_once(&grow, &table, &arguments);

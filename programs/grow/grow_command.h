@@ -1,5 +1,6 @@
-// The two ways of `esper grow`: one run (grow.c), and --repeat N (grow_repeat.c): the same run with
-// N seeds, each in a folder of its own, and a table over them.
+// The ways of `esper grow`: one run (grow.c); --repeat N (grow_repeat.c): the same with N seeds,
+// each in a folder of its own, and a table over them; --sweep (grow_sweep_command.c): variants of
+// its settings, and a table of them.
 #ifndef ES_PROGRAMS_GROW_COMMAND_H
 #define ES_PROGRAMS_GROW_COMMAND_H
 
@@ -20,5 +21,16 @@ int es_grow_is_repeat_folder(const char *path);
 // ones are begun.
 EsExit cmd_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
                        const EsArguments *arguments, int n_repeats, int as_json);
+
+// --- several settings ---
+
+// Returns whether --sweep wrote the folder as runs of their own: it has variant-1, and is no run.
+int es_grow_is_sweep_folder(const char *path);
+
+// Runs the variants of the --sweep options and prints the table of them: as one run in OUT, or as
+// OUT/variant-<n> with OUT/sweep.json and OUT/run.db over them. With --resume OUT and the same
+// options it goes on.
+EsExit cmd_grow_sweep(const EsRunCommand *command, const EsOptionTable *table,
+                      const EsArguments *arguments, const EsOptionList *list, int as_json);
 
 #endif

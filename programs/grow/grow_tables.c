@@ -44,6 +44,10 @@ const char *es_variant_label(const EsGrowEvaluation *evaluation, int variant,
                              char label[ES_VARIANT_LABEL_BYTES]) {
     const char *name = evaluation->variants[variant].name, *path = find_path(name);
     int n_parts = 1;
+    if (evaluation->is_sweep) {
+        snprintf(label, ES_VARIANT_LABEL_BYTES, "%s", name);
+        return label;
+    }
     const char *tail = find_tail(path, n_parts);
     while (tail > path && is_taken(evaluation, variant, tail, n_parts)) {
         tail = find_tail(path, ++n_parts);
@@ -172,8 +176,8 @@ static void print_sizes(const EsGrowEvaluation *evaluation, RowFunction row, con
                         const int *order, int width) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
     char label[ES_VARIANT_LABEL_BYTES];
-    printf("\n%-*s  parameters  fossils  rollbacks  %12s  training FLOPs\n", width, "policy",
-           "FLOPs/image");
+    printf("\n%-*s  parameters  fossils  rollbacks  %12s  training FLOPs\n", width,
+           evaluation->is_sweep ? "variant" : "policy", "FLOPs/image");
     for (int k = 0; k < evaluation->n_variants; k++) {
         int a = order[k];
         row(context, a, mean, difference);
@@ -211,7 +215,7 @@ static void print_variants(const EsGrowEvaluation *evaluation, RowFunction row,
     char label[ES_VARIANT_LABEL_BYTES];
     int width = name_width(evaluation), order[ES_GROW_VARIANTS_MAX];
     find_order(evaluation, row, context, order);
-    print_head("policy", width);
+    print_head(evaluation->is_sweep ? "variant" : "policy", width);
     for (int k = 0; k < evaluation->n_variants; k++) {
         int a = order[k];
         row(context, a, mean, difference);
@@ -285,8 +289,9 @@ void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed) {
         snprintf(tasks, sizeof tasks, " of %lld task%s", (long long)evaluation->n_tasks,
                  evaluation->n_tasks == 1 ? "" : "s");
     }
-    printf("%lld held-out episode%s%s, the same for every policy; seed %d; learned policies %s\n",
-           (long long)evaluation->n_episodes, evaluation->n_episodes == 1 ? "" : "s", tasks, seed,
+    printf("%lld held-out episode%s%s, the same for every %s; seed %d; learned policies %s\n",
+           (long long)evaluation->n_episodes, evaluation->n_episodes == 1 ? "" : "s", tasks,
+           evaluation->is_sweep ? "variant" : "policy", seed,
            evaluation->is_greedy ? "take the most likely action" : "draw");
     print_variants(evaluation, take_variant, evaluation);
     print_budgets(evaluation);

@@ -165,6 +165,7 @@ static EsStatus describe_build(json_t **description) {
     json_object_set_new(libraries, "sqlite", text_or_null(es_sqlite_sink_version()));
     json_object_set_new(libraries, "libmicrohttpd", text_or_null(es_prometheus_sink_version()));
     json_object_set_new(libraries, "open_mpi", text_or_null(es_ranks_mpi_version()));
+    json_object_set_new(libraries, "nccl", text_or_null(es_nccl_version()));
     json_object_set_new(info, "libraries", libraries);
     return es_json_lacked_memory() ? ES_FAIL(MEMORY, "not enough memory to describe this build")
                                    : ES_STATUS_OK;
@@ -206,8 +207,10 @@ static void print_info(const json_t *info) {
     const json_t *libraries = json_object_get(info, "libraries");
     printf("libraries  jansson %s, inih %s, libc %s", text_of(libraries, "jansson"),
            text_of(libraries, "inih"), text_of(libraries, "libc"));
-    static const char *const optional[][2] = {
-        {"sqlite", "SQLite"}, {"libmicrohttpd", "libmicrohttpd"}, {"open_mpi", "Open MPI"}};
+    static const char *const optional[][2] = {{"sqlite", "SQLite"},
+                                              {"libmicrohttpd", "libmicrohttpd"},
+                                              {"open_mpi", "Open MPI"},
+                                              {"nccl", "NCCL"}};
     for (size_t i = 0; i < ES_COUNT_OF(optional); i++) {
         const char *version = text_of(libraries, optional[i][0]);
         printf(", %s %s", optional[i][1], version[0] != '\0' ? version : "not built in");

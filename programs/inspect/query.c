@@ -271,14 +271,15 @@ EsExit cmd_query(int argc, char **argv) {
     const EsOptionTable table = {
         .command = "query",
         .usage = "[options] RUN \"SQL\"\n       esper query --views",
-        .summary = "Query the records of a run in SQL (SQLite's). RUN is a run folder or its "
-                   "run.db.\n"
-                   "Nothing is ever changed, and the run may be going on. The views are runs,\n"
-                   "rounds, episodes, seeds, decisions, rewards, contributions, seed_metrics, "
-                   "anomalies,\nproofs, proof_depths, proof_predicates, proof_trees, rankings, "
-                   "throughput, "
-                   "metrics,\nepochs, trainer_events, "
-                   "action_distribution, reward_calibration and raw_events.",
+        .summary =
+            "Query the records of a run in SQL (SQLite's). RUN is a run folder or its "
+            "run.db.\n"
+            "Nothing is ever changed, and the run may be going on. The views are runs,\n"
+            "rounds, episodes, variants, seeds, decisions, rewards, contributions, seed_metrics, "
+            "anomalies,\nproofs, proof_depths, proof_predicates, proof_trees, rankings, "
+            "throughput, "
+            "metrics,\nepochs, trainer_events, "
+            "action_distribution, reward_calibration and raw_events.",
         .example =
             "esper query runs/demo \"SELECT round, accuracy, reward FROM rounds\"\n"
             "         esper query runs/demo \"SELECT blueprint, outcome, count(*), "

@@ -55,11 +55,40 @@ int es_ranks_owner(const EsRanks *ranks, int64_t n, int64_t index) {
     return rank;
 }
 
+// --- groups ---
+
+int es_ranks_group(const EsRanks *ranks, int n_groups) {
+    int count = es_ranks_count(ranks), group = 0;
+    EsRanks groups = {.count = n_groups};
+    ES_ASSERT(n_groups >= 1 && n_groups <= count);
+    while (es_ranks_share(&groups, group, count).end <= es_ranks_number(ranks)) {
+        group++;
+    }
+    return group;
+}
+
+EsStatus es_ranks_divide(const EsRanks *ranks, int n_groups, EsRanks **part) {
+    EsRanks groups = {.count = n_groups};
+    EsShare share = es_ranks_share(&groups, es_ranks_group(ranks, n_groups), es_ranks_count(ranks));
+    *part = NULL;
+    if (share.end - share.first == 1) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_allocate(sizeof **part, (void **)part));
+    **part = *ranks;
+    (*part)->number = ranks->number - (int)share.first;
+    (*part)->count = (int)(share.end - share.first);
+    (*part)->first = ranks->first + (int)share.first;
+    (*part)->is_part = 1;
+    return ES_STATUS_OK;
+}
+
 // --- transfers ---
 
 // Keeps the first failure: what comes after it would be out of step with the others.
 static EsStatus transfer(EsRanks *ranks, const char *what, const EsTransfer *transfers, int n) {
     ES_TRY(es_ranks_status(ranks));
+    ranks->n_transfers++; // also where this rank has no part: the others count
     EsStatus status = n > 0 ? es_ranks_transfer(ranks, what, transfers, n) : ES_STATUS_OK;
     if (status != ES_STATUS_OK) {
         ranks->status = status;
@@ -95,6 +124,112 @@ EsStatus es_ranks_gather(EsRanks *ranks, const char *what, int64_t n_rows,
                     transfers[n++] = both[i];
                 }
             }
+        }
+    }
+    EsStatus status = transfer(ranks, what, transfers, n);
+    es_release(transfers);
+    return status;
+}
+
+// Rows of several columns, packed rank by rank: rank r has the bytes from offset[r] to offset[r +
+// 1], row by row.
+typedef struct PackedRows {
+    unsigned char *bytes; // owned
+    size_t *offset;       // owned [count + 1]
+    size_t row_bytes;     // of all columns
+} PackedRows;
+
+static EsStatus create_packed(const EsRanks *ranks, int64_t n_rows, const int32_t *owner,
+                              const EsRankColumn *columns, int n_columns, PackedRows *packed) {
+    for (int c = 0; c < n_columns; c++) {
+        packed->row_bytes += columns[c].row_bytes;
+    }
+    ES_TRY(
+        es_allocate(sizeof *packed->offset * ((size_t)ranks->count + 1), (void **)&packed->offset));
+    for (int64_t i = 0; i < n_rows; i++) {
+        packed->offset[owner[i] + 1] += packed->row_bytes;
+    }
+    for (int r = 0; r < ranks->count; r++) {
+        packed->offset[r + 1] += packed->offset[r];
+    }
+    return es_allocate(ES_MAX(packed->offset[ranks->count], 1), (void **)&packed->bytes);
+}
+
+// Between columns and packed bytes: the rows of this rank go in, those of the others come out.
+static void copy_rows(const EsRanks *ranks, int64_t n_rows, const int32_t *owner,
+                      const EsRankColumn *columns, int n_columns, const PackedRows *packed,
+                      int is_packing) {
+    for (int r = 0; r < ranks->count; r++) {
+        unsigned char *at = packed->bytes + packed->offset[r];
+        for (int64_t i = 0; i < n_rows && (r == ranks->number) == is_packing; i++) {
+            for (int c = 0; c < n_columns && owner[i] == r; c++) {
+                unsigned char *row =
+                    (unsigned char *)columns[c].rows + (size_t)i * columns[c].row_bytes;
+                memcpy(is_packing ? at : row, is_packing ? row : at, columns[c].row_bytes);
+                at += columns[c].row_bytes;
+            }
+        }
+    }
+}
+
+static EsStatus send_packed(EsRanks *ranks, const char *what, const PackedRows *packed) {
+    EsTransfer *transfers = NULL;
+    int n = 0;
+    ES_TRY(es_allocate(sizeof *transfers * 2 * (size_t)ranks->count, (void **)&transfers));
+    for (int peer = 0; peer < ranks->count; peer++) {
+        for (int is_sent = 0; is_sent <= 1 && peer != ranks->number; is_sent++) {
+            int from = is_sent ? ranks->number : peer;
+            size_t bytes = packed->offset[from + 1] - packed->offset[from];
+            if (bytes > 0) {
+                transfers[n++] = (EsTransfer){.peer = peer,
+                                              .is_sent = is_sent,
+                                              .data = packed->bytes + packed->offset[from],
+                                              .bytes = bytes};
+            }
+        }
+    }
+    EsStatus status = transfer(ranks, what, transfers, n);
+    es_release(transfers);
+    return status;
+}
+
+EsStatus es_ranks_gather_rows(EsRanks *ranks, const char *what, int64_t n_rows,
+                              const int32_t *owner, const EsRankColumn *columns, int n_columns) {
+    PackedRows packed = {0};
+    if (es_ranks_count(ranks) == 1) {
+        return ES_STATUS_OK;
+    }
+    EsStatus status = create_packed(ranks, n_rows, owner, columns, n_columns, &packed);
+    if (status == ES_STATUS_OK) {
+        copy_rows(ranks, n_rows, owner, columns, n_columns, &packed, 1);
+        status = send_packed(ranks, what, &packed);
+    }
+    if (status == ES_STATUS_OK) {
+        copy_rows(ranks, n_rows, owner, columns, n_columns, &packed, 0);
+        es_release(packed.bytes); // after a failure messages may still be on their way into it
+    }
+    es_release(packed.offset);
+    return status;
+}
+
+EsStatus es_ranks_move(EsRanks *ranks, const char *what, int64_t n_rows, const int32_t *owner,
+                       const int32_t *next, const EsRankColumn *columns, int n_columns) {
+    EsTransfer *transfers = NULL;
+    int n = 0;
+    if (es_ranks_count(ranks) == 1) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_allocate(sizeof *transfers * (size_t)ES_MAX(n_rows * n_columns, 1),
+                       (void **)&transfers));
+    for (int64_t i = 0; i < n_rows; i++) {
+        int is_sent = owner[i] == ranks->number;
+        int is_mine = owner[i] != next[i] && (is_sent || next[i] == ranks->number);
+        for (int c = 0; c < n_columns && is_mine; c++) {
+            transfers[n++] =
+                (EsTransfer){.peer = is_sent ? next[i] : owner[i],
+                             .is_sent = is_sent,
+                             .data = (char *)columns[c].rows + (size_t)i * columns[c].row_bytes,
+                             .bytes = columns[c].row_bytes};
         }
     }
     EsStatus status = transfer(ranks, what, transfers, n);

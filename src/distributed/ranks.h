@@ -40,6 +40,14 @@ EsStatus es_ranks_open(EsRanks **ranks);
 // Leaves them; collective unless an earlier call has failed. Accepts NULL.
 void es_ranks_close(EsRanks *ranks);
 
+// Divides the ranks into groups that follow each other, at most as many as ranks, of sizes that
+// differ by one at most. *part is this rank's group, ranks for all calls below until the whole is
+// used again; NULL where the group is one process. Close it before the whole.
+EsStatus es_ranks_divide(const EsRanks *ranks, int n_groups, EsRanks **part);
+
+// The group of this rank in such a division.
+int es_ranks_group(const EsRanks *ranks, int n_groups);
+
 // Ends all ranks at once with this exit code; does not return. For programs, after the message.
 void es_ranks_abort(EsRanks *ranks, int exit_code);
 
@@ -55,6 +63,9 @@ int es_ranks_launched(void);
 
 // Version of Open MPI that the program was built with: "4.1.4"; NULL: it was built without.
 const char *es_ranks_mpi_version(void);
+
+// The same of NCCL (device_ranks.h): "2.28.9".
+const char *es_nccl_version(void);
 
 // --- shares ---
 
@@ -81,6 +92,14 @@ typedef struct EsRankColumn {
 EsStatus es_ranks_gather(EsRanks *ranks, const char *what, int64_t n_rows,
                          const EsRankColumn *columns, int n_columns);
 
+// The same where row i belongs to rank owner[i]. One message per pair of ranks.
+EsStatus es_ranks_gather_rows(EsRanks *ranks, const char *what, int64_t n_rows,
+                              const int32_t *owner, const EsRankColumn *columns, int n_columns);
+
+// Gives row i from rank owner[i] to rank next[i], where they differ.
+EsStatus es_ranks_move(EsRanks *ranks, const char *what, int64_t n_rows, const int32_t *owner,
+                       const int32_t *next, const EsRankColumn *columns, int n_columns);
+
 // Gives everybody the bytes that `root` has.
 EsStatus es_ranks_broadcast(EsRanks *ranks, const char *what, int root, void *data, size_t bytes);
 
@@ -104,6 +123,8 @@ int es_ranks_differ(const EsRanks *ranks);
 
 struct EsRanks {
     int number, count;
+    int first;   // of a group: its first rank's number among all
+    int is_part; // it is a group: the processes stay joined when it is closed
     double deadline_seconds;
     char host[ES_RANK_HOST_BYTES];     // of this rank
     EsStatus status;                   // the first failure,
@@ -114,8 +135,8 @@ struct EsRanks {
 
 // Bytes to or from another rank.
 typedef struct EsTransfer {
-    int peer, is_sent;
-    void *data; // borrowed
+    int peer, is_sent; // peer: number in the same group
+    void *data;        // borrowed
     size_t bytes;
 } EsTransfer;
 

@@ -108,7 +108,7 @@ EsStatus es_ranks_open(EsRanks **ranks_out) {
 }
 
 void es_ranks_close(EsRanks *ranks) {
-    if (ranks != NULL && ranks->status == ES_STATUS_OK) {
+    if (ranks != NULL && ranks->status == ES_STATUS_OK && !ranks->is_part) {
         MPI_Finalize();
     }
     es_release(ranks);
@@ -131,10 +131,11 @@ static EsStatus post(const EsRanks *ranks, const char *what, const EsTransfer *t
             return ES_FAIL(UNSUPPORTED, "%s: a message of %zu bytes; MPI takes at most %d", what,
                            t->bytes, INT_MAX);
         }
-        MPI_TRY(t->is_sent ? MPI_Isend(t->data, (int)t->bytes, MPI_BYTE, t->peer, tag,
-                                       MPI_COMM_WORLD, &requests[i])
-                           : MPI_Irecv(t->data, (int)t->bytes, MPI_BYTE, t->peer, tag,
-                                       MPI_COMM_WORLD, &requests[i]),
+        int peer = ranks->first + t->peer;
+        MPI_TRY(t->is_sent ? MPI_Isend(t->data, (int)t->bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
+                                       &requests[i])
+                           : MPI_Irecv(t->data, (int)t->bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
+                                       &requests[i]),
                 what);
     }
     return ES_STATUS_OK;
@@ -154,7 +155,7 @@ static EsStatus fail_late(const EsRanks *ranks, const char *what, const EsTransf
             if (!is_done && transfers[i].is_sent == is_sent && transfers[i].peer != last) {
                 last = transfers[i].peer;
                 used += (size_t)snprintf(late + used, sizeof late - used, "%s%d",
-                                         used > 0 ? ", " : "", last);
+                                         used > 0 ? ", " : "", ranks->first + last);
             }
         }
     }
@@ -165,7 +166,8 @@ static EsStatus fail_late(const EsRanks *ranks, const char *what, const EsTransf
         IO,
         "rank %d on %s waited %g s (ES_RANK_DEADLINE) at \"%s\" for rank %s of %d, which "
         "did not answer: it hangs, is stopped, or has far more work than the others",
-        ranks->number, ranks->host, ranks->deadline_seconds, what, late, ranks->count);
+        ranks->first + ranks->number, ranks->host, ranks->deadline_seconds, what, late,
+        ranks->count);
 }
 
 static EsStatus wait(const EsRanks *ranks, const char *what, const EsTransfer *transfers, int n,
@@ -194,7 +196,6 @@ static EsStatus wait(const EsRanks *ranks, const char *what, const EsTransfer *t
 EsStatus es_ranks_transfer(EsRanks *ranks, const char *what, const EsTransfer *transfers, int n) {
     MPI_Request *requests = NULL;
     ES_TRY(es_allocate(sizeof(MPI_Request) * (size_t)n, (void **)&requests));
-    ranks->n_transfers++;
     EsStatus status = post(ranks, what, transfers, n, requests);
     if (status == ES_STATUS_OK) {
         status = wait(ranks, what, transfers, n, requests);

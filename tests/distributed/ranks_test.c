@@ -131,6 +131,71 @@ TEST(gathers) {
     es_ranks_close(ranks);
 }
 
+// Rows whose owners follow no order, and rows that move to other owners.
+TEST(rows) {
+    EsRanks *ranks = join();
+    if (ranks == NULL) {
+        return;
+    }
+    enum { N = 11 };
+    int count = es_ranks_count(ranks), number = es_ranks_number(ranks);
+    int32_t owner[N], next[N];
+    double wide[N][3] = {{0}};
+    uint16_t narrow[N] = {0};
+    for (int i = 0; i < N; i++) {
+        owner[i] = i < 8 ? (7 * i + 1) % count : count - 1;
+        next[i] = i % 2 == 0 ? owner[i] : (owner[i] + 1) % count;
+        wide[i][1] = owner[i] == number ? 10.0 + i : -1;
+        narrow[i] = owner[i] == number ? (uint16_t)(100 + i) : 0;
+    }
+    const EsRankColumn columns[] = {{wide, sizeof *wide}, {narrow, sizeof *narrow}};
+    EXPECT_STATUS(es_ranks_move(ranks, "moved rows", N, owner, next, columns, 2), OK);
+    for (int i = 0; i < N; i++) {
+        int has_row = owner[i] == number || next[i] == number;
+        EXPECT(wide[i][1] == (has_row ? 10.0 + i : -1));
+        EXPECT_EQ(narrow[i], has_row ? 100 + i : 0);
+    }
+    EXPECT_STATUS(es_ranks_gather_rows(ranks, "rows", N, next, columns, 2), OK);
+    for (int i = 0; i < N; i++) {
+        EXPECT(wide[i][0] == 0 && wide[i][1] == 10.0 + i);
+        EXPECT_EQ(narrow[i], 100 + i);
+    }
+    // one row has an owner and a next one: the ranks without a part stay in step
+    for (int i = 0; i < N; i++) {
+        next[i] = owner[i] = 0;
+    }
+    next[3] = 1;
+    EXPECT_STATUS(es_ranks_move(ranks, "one row", N, owner, next, columns, 2), OK);
+    EXPECT_STATUS(es_ranks_barrier(ranks, "after it"), OK);
+    es_ranks_close(ranks);
+}
+
+// Groups of 2 and 1 of three ranks have exchanges of their own, and all of them together again.
+TEST(groups) {
+    EsRanks *ranks = join(), *part = NULL;
+    if (ranks == NULL) {
+        return;
+    }
+    int count = es_ranks_count(ranks), number = es_ranks_number(ranks);
+    EXPECT_EQ(count, 3);
+    EXPECT_EQ(es_ranks_group(ranks, 2), number == 2);
+    EXPECT_STATUS(es_ranks_divide(ranks, 2, &part), OK);
+    EXPECT_EQ(es_ranks_count(part), number < 2 ? 2 : 1);
+    EXPECT_EQ(es_ranks_number(part), number < 2 ? number : 0);
+    for (int i = 0; i < 3; i++) {
+        int said[2] = {-1, -1};
+        said[es_ranks_number(part)] = number;
+        EsRankColumn column = {said, sizeof *said};
+        EXPECT_STATUS(es_ranks_gather(part, "numbers", es_ranks_count(part), &column, 1), OK);
+        EXPECT(number == 2 ? said[0] == 2 : said[0] == 0 && said[1] == 1);
+    }
+    es_ranks_close(part);
+    EXPECT_STATUS(es_ranks_barrier(ranks, "all of them"), OK);
+    EXPECT_STATUS(es_ranks_divide(ranks, 3, &part), OK);
+    EXPECT(part == NULL);
+    es_ranks_close(ranks);
+}
+
 // One rank differs in one line; everybody learns which, and can go on.
 TEST(agrees) {
     EsRanks *ranks = join();

@@ -146,7 +146,7 @@ static void queue_observe(EsStream *stream, const EsDecisionView *view,
 
 static __device__ EsActionKey action_key(const EsDecisionRound *round, const EsGrowthState *state,
                                          int64_t e) {
-    EsActionKey key = {round->seed, (uint32_t)(round->first_episode + e),
+    EsActionKey key = {round->seed, (uint32_t)(round->first_episode + e % round->episode_period),
                        (uint32_t)state->env.step[e]};
     return key;
 }

@@ -254,6 +254,7 @@ static void stage(EsDecisionDevice *decision) {
     round->rules = policy->rules;
     round->seed = policy->context.seed;
     round->first_episode = policy->episodes[0]; // they follow each other on a device
+    round->episode_period = es_policy_episode_period(&policy->context);
     round->is_greedy = policy->is_greedy;
     if (policy->kind == ES_POLICY_LEARNED) {
         stage_learned(decision);

@@ -16,10 +16,10 @@ ES_EXTERN_C_BEGIN
 typedef struct EsDecisionRound {
     EsGrowthSettings growth;
     EsHeuristicSettings rules;
-    uint64_t seed; // of draws
-    int64_t first_episode;
-    double value_scale;      // values times this are on the scale of scaled rewards
-    float floor[ES_N_HEADS]; // least probabilities
+    uint64_t seed;                         // of draws
+    int64_t first_episode, episode_period; // environment e is in first + e % period
+    double value_scale;                    // values times this are on the scale of scaled rewards
+    float floor[ES_N_HEADS];               // least probabilities
     int32_t is_greedy;
 } EsDecisionRound;
 

@@ -213,9 +213,14 @@ void es_policy_set_greedy(EsPolicy *policy, int is_greedy) { policy->is_greedy =
 
 // --- deciding ---
 
+int64_t es_policy_episode_period(const EsPolicyContext *context) {
+    return context->n_envs / ES_MAX(context->n_variants, 1);
+}
+
 EsStatus es_policy_begin(EsPolicy *policy, int64_t first_episode) {
+    int64_t period = es_policy_episode_period(&policy->context);
     for (int64_t e = 0; e < policy->context.n_envs; e++) {
-        policy->episodes[e] = (int32_t)(first_episode + e);
+        policy->episodes[e] = (int32_t)(first_episode + e % period);
     }
     for (int64_t e = 0; policy->memory != NULL && e < policy->context.n_envs; e++) {
         policy->memory[e] = es_heuristic_start();

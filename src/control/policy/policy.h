@@ -40,6 +40,7 @@ typedef struct EsPolicyContext {
     const EsSlot *slots;              // borrowed, in the order of actions
     EsDevice *device;                 // borrowed, for a network
     int64_t n_envs;
+    int n_variants; // of the same episodes, as of a growth (EsGrowthOptions); 0 or 1 = none
     uint64_t seed;  // of draws
     EsRanks *ranks; // borrowed: they share the training of a network; NULL: one process
 } EsPolicyContext;
@@ -78,7 +79,7 @@ const char *es_policy_hash(const EsPolicy *policy); // SHA-256 of the file it wa
 // Learned policies take the most likely action instead of drawing. Off at first.
 void es_policy_set_greedy(EsPolicy *policy, int is_greedy);
 
-// Episodes first_episode .. + E begin.
+// Episodes first_episode .. + E begin; with variants those of the first one, in each.
 EsStatus es_policy_begin(EsPolicy *policy, int64_t first_episode);
 
 // Actions [E] for the step that was measured; only those of a script may be illegal. Resets the

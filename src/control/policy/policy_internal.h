@@ -49,6 +49,9 @@ struct EsPolicy {
 // Key of environment e's draws in this step.
 EsActionKey es_policy_key(const EsPolicy *policy, int64_t e, int32_t step);
 
+// After how many environments episodes repeat: E, or fewer with variants.
+int64_t es_policy_episode_period(const EsPolicyContext *context);
+
 // One environment of the state as the rules take it. seeds [ES_SLOTS_MAX].
 EsGrowthEnv es_policy_load(const EsGrowthState *state, int64_t e, EsSeed *seeds);
 

@@ -143,9 +143,9 @@ typedef struct EsGrowthArrays {
 // --- launchers ---
 
 // lifecycle_cuda.cu: a thread per environment.
-// Episode ids (is_paired: one for all) and states of fresh episodes, and fresh loss scales.
+// Episode ids (first_episode + e % period) and states of fresh episodes, and fresh loss scales.
 void es_growth_cuda_reset(const EsGrowthArrays *arrays, EsStream *stream, int64_t first_episode,
-                          int is_paired);
+                          int64_t period);
 // Measurements, gradients, contributions, masks, in this order (lifecycle.h).
 void es_growth_cuda_measure(const EsGrowthArrays *arrays, EsStream *stream);
 // Actions and tick.

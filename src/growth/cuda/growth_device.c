@@ -115,13 +115,14 @@ EsStatus es_growth_on_device_ahead(EsGrowth *growth, EsGrowthState *state) {
 
 static EsStatus queue_reset(EsGrowth *growth, int64_t first_episode) {
     EsGrowthOnDevice *d = growth->on_device;
+    int64_t period = es_growth_episode_period(&growth->options);
     d->step = 1;
     d->ahead = ES_GROWTH_AHEAD_FRESH;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
-        int64_t id = first_episode + (growth->options.is_paired ? 0 : e);
+        int64_t id = first_episode + e % period;
         growth->episode_ids[e] = (int32_t)id;
     }
-    es_growth_cuda_reset(&d->arrays, growth->stream, first_episode, growth->options.is_paired);
+    es_growth_cuda_reset(&d->arrays, growth->stream, first_episode, period);
     es_growth_cuda_weights(&d->arrays, growth->stream, 1);
     return es_device_status(growth->device);
 }

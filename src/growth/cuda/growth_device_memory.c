@@ -1,5 +1,6 @@
 // The life of the half of growth that is on a GPU: device memory, pinned buffers, events, mirrors
 // of the packed copies, and the tables of where parameters lie and how they start.
+#include <stddef.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -145,12 +146,12 @@ static EsStatus fill_rows(EsGrowth *growth) {
     const EsGrowthArrays *arrays = &growth->on_device->arrays;
     const struct {
         void *row;
-        float value;
-    } rates[] = {{arrays->rates.host_learning_rate, options->host_learning_rate},
-                 {arrays->rates.seed_learning_rate, options->seed_learning_rate},
-                 {arrays->rates.momentum, options->recipe.momentum},
-                 {arrays->rates.host_decay, options->recipe.weight_decay},
-                 {arrays->rates.clip, options->clip}};
+        size_t offset; // of its number in EsGrowthRates
+    } rates[] = {{arrays->rates.host_learning_rate, offsetof(EsGrowthRates, host_learning_rate)},
+                 {arrays->rates.seed_learning_rate, offsetof(EsGrowthRates, seed_learning_rate)},
+                 {arrays->rates.momentum, offsetof(EsGrowthRates, momentum)},
+                 {arrays->rates.host_decay, offsetof(EsGrowthRates, weight_decay)},
+                 {arrays->rates.clip, offsetof(EsGrowthRates, clip)}};
     size_t bytes = sizeof(float) * (size_t)options->n_envs;
     float *numbers = NULL;
     EsStatus status = ES_STATUS_OK;
@@ -159,7 +160,9 @@ static EsStatus fill_rows(EsGrowth *growth) {
         int is_rate = i < ES_COUNT_OF(rates);
         for (int64_t e = 0; e < options->n_envs; e++) {
             int32_t number = (int32_t)e;
-            memcpy(&numbers[e], is_rate ? (const void *)&rates[i].value : &number, sizeof number);
+            EsGrowthRates own = es_growth_rates(growth, e);
+            const char *rate = (const char *)&own + (is_rate ? rates[i].offset : 0);
+            memcpy(&numbers[e], is_rate ? rate : (const char *)&number, sizeof number);
         }
         ES_TRY_GOTO(es_stream_copy(growth->stream, is_rate ? rates[i].row : arrays->train_env,
                                    numbers, bytes, ES_COPY_TO_DEVICE));

@@ -12,7 +12,7 @@ static dim3 grid_of(const EsGrowthArrays *arrays) {
 }
 
 static __global__ void reset_kernel(const __grid_constant__ EsGrowthArrays arrays,
-                                    int64_t first_episode, int is_paired) {
+                                    int64_t first_episode, int64_t period) {
     int32_t e = (int32_t)(blockIdx.x * THREADS + threadIdx.x);
     if (e >= arrays.n_envs) {
         return;
@@ -20,7 +20,7 @@ static __global__ void reset_kernel(const __grid_constant__ EsGrowthArrays array
     EsHostState host;
     es_env_reset(arrays.settings, &host.env, host.seeds);
     es_host_state_store(&arrays.state, e, &host);
-    arrays.episode[e] = (int32_t)(first_episode + (is_paired ? 0 : e));
+    arrays.episode[e] = (int32_t)(first_episode + e % period);
     arrays.loss_scale[e] = ES_LOSS_SCALE_START;
     arrays.n_good[e] = 0;
 }
@@ -67,9 +67,9 @@ static __global__ void decide_kernel(const __grid_constant__ EsGrowthArrays arra
 }
 
 void es_growth_cuda_reset(const EsGrowthArrays *arrays, EsStream *stream, int64_t first_episode,
-                          int is_paired) {
+                          int64_t period) {
     EsLaunch launch(stream, "growth_reset");
-    launch.start(reset_kernel, grid_of(arrays), THREADS, *arrays, first_episode, is_paired);
+    launch.start(reset_kernel, grid_of(arrays), THREADS, *arrays, first_episode, period);
 }
 
 void es_growth_cuda_measure(const EsGrowthArrays *arrays, EsStream *stream) {

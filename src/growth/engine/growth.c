@@ -39,6 +39,18 @@ EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, 
     return options;
 }
 
+EsGrowthRates es_growth_options_rates(const EsGrowthOptions *options) {
+    return (EsGrowthRates){.host_learning_rate = options->host_learning_rate,
+                           .seed_learning_rate = options->seed_learning_rate,
+                           .momentum = options->recipe.momentum,
+                           .weight_decay = options->recipe.weight_decay,
+                           .clip = options->clip};
+}
+
+int64_t es_growth_episode_period(const EsGrowthOptions *options) {
+    return options->is_paired ? 1 : options->n_envs / ES_MAX(options->n_variants, 1);
+}
+
 EsLearningRateSchedule es_growth_schedule(const EsGrowthOptions *options) {
     return es_recipe_schedule(&options->recipe,
                               options->settings.episode_steps * options->step_batches);
@@ -76,6 +88,11 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
     if (options->n_shares < 0 || options->n_shares > INT32_MAX) {
         return ES_FAIL(ARGUMENT, "%lld shares of the training images",
                        (long long)options->n_shares);
+    }
+    if (options->n_variants > 1 &&
+        (options->is_paired || options->n_envs % options->n_variants != 0)) {
+        return ES_FAIL(ARGUMENT, "%lld environments are not %d variants of the same episodes",
+                       (long long)options->n_envs, options->n_variants);
     }
     if (options->settings.episode_steps > INT32_MAX / options->step_batches) {
         return ES_FAIL(ARGUMENT, "%d steps of %lld batches are more than can be counted",
@@ -234,6 +251,22 @@ static EsStatus create_moments(EsGrowth *growth) {
     return es_device_create_tensor(growth->device, ES_DTYPE_I32, 2, counts, &growth->adam_steps);
 }
 
+static EsStatus create_rates(EsGrowth *growth) {
+    const EsGrowthRates *given = growth->options.rates;
+    size_t bytes = sizeof *growth->rates * (size_t)growth->options.n_envs;
+    growth->options.rates = NULL; // the caller's
+    if (given == NULL) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_allocate(bytes, (void **)&growth->rates));
+    memcpy(growth->rates, given, bytes);
+    return ES_STATUS_OK;
+}
+
+EsGrowthRates es_growth_rates(const EsGrowth *growth, int64_t env) {
+    return growth->rates != NULL ? growth->rates[env] : es_growth_options_rates(&growth->options);
+}
+
 static EsStatus create_slabs(EsGrowth *growth) {
     const EsGrowthLayout *layout = &growth->model.layout;
     int64_t n_envs = growth->options.n_envs;
@@ -257,7 +290,8 @@ static EsStatus create_workers(EsGrowth *growth) {
     size_t n_spans = (size_t)es_growth_plans_max_spans(&growth->model);
     growth->n_workers = es_thread_pool_size(es_stream_pool(growth->stream));
     growth->has_team =
-        es_growth_team_share(growth->n_workers, growth->own.end - growth->own.first) > 0;
+        es_growth_team_share(growth->n_workers, growth->n_own) > 0 ||
+        (es_ranks_count(growth->options.ranks) > 1 && growth->n_workers > 1); // it may own others
     int n_made = growth->n_workers + growth->has_team;
     ES_TRY(es_allocate(sizeof *growth->workers * (size_t)n_made, (void **)&growth->workers));
     for (int w = 0; w < n_made; w++) {
@@ -268,9 +302,6 @@ static EsStatus create_workers(EsGrowth *growth) {
         ES_TRY(es_allocate(sizeof(double) * n_spans, (void **)&worker->sum_squares));
         ES_TRY(es_allocate(sizeof(int32_t) * n_spans, (void **)&worker->n_nonfinite));
         ES_TRY(es_growth_routes_create_worker(growth, worker));
-        for (int g = 0; g <= growth->model.n_slots; g++) {
-            worker->max_norm[g] = growth->options.clip;
-        }
     }
     return ES_STATUS_OK;
 }
@@ -420,18 +451,26 @@ static EsStatus measure_episodes(EsGrowth *growth, int64_t n_episodes, int n_see
 
 // --- the backend of the CPU ---
 
-// Train, validate, and everything the rules make of it: the state is then ready for a decision.
-static EsStatus run_to_decision(EsGrowth *growth) {
-    const EsGrowthSettings *settings = &growth->options.settings;
+// Train and validate the environments of this rank.
+static EsStatus run_own(EsGrowth *growth) {
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         growth->results[e].host_gradient_norm = ES_NOT_MEASURED;
     }
+    ES_TRY(es_growth_balance(growth));
     es_profile_range_begin(growth->device, NULL, "train");
     ES_TRY(es_growth_train(growth));
     es_profile_range_end(growth->device, NULL);
     es_profile_range_begin(growth->device, NULL, "validate");
     ES_TRY(es_growth_validate(growth));
     es_profile_range_end(growth->device, NULL);
+    return ES_STATUS_OK;
+}
+
+// Train, validate, and everything the rules make of it: the state is then ready for a decision.
+static EsStatus run_to_decision(EsGrowth *growth) {
+    const EsGrowthSettings *settings = &growth->options.settings;
+    ES_TRY(growth->has_run_own ? ES_STATUS_OK : run_own(growth));
+    growth->has_run_own = 0;
     ES_TRY(es_growth_gather_step(growth));
     int64_t start_ns = es_clock_ns();
     es_profile_range_begin(growth->device, NULL, "measure");
@@ -451,7 +490,7 @@ static EsStatus run_to_decision(EsGrowth *growth) {
 static EsStatus reset_on_cpu(EsGrowth *growth, int64_t first_episode) {
     int32_t *episode = growth->episode.data;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
-        int64_t id = first_episode + (growth->options.is_paired ? 0 : e);
+        int64_t id = first_episode + e % es_growth_episode_period(&growth->options);
         episode[e] = growth->episode_ids[e] = (int32_t)id;
     }
     ES_TRY(es_growth_weights_reset(growth));
@@ -479,6 +518,7 @@ static const EsGrowthBackend cpu_backend = {.create = create_on_cpu,
                                             .reset = reset_on_cpu,
                                             .decide = decide_on_cpu,
                                             .advance = run_to_decision,
+                                            .advance_own = run_own,
                                             .plant = plant_on_cpu,
                                             .begin_trials = es_growth_begin_trials,
                                             .prepare_trial = es_growth_prepare_trial,
@@ -503,9 +543,10 @@ EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *datas
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate(sizeof *growth, (void **)&growth));
     growth->options = *options;
-    growth->own = es_ranks_own(options->ranks, options->n_envs);
     growth->device = device;
     ES_TRY_GOTO(create_model(growth, dataset));
+    ES_TRY_GOTO(create_rates(growth));
+    ES_TRY_GOTO(es_growth_owners_create(growth));
     ES_TRY_GOTO(create_slabs(growth));
     ES_TRY_GOTO(choose_backend(growth));
     ES_TRY_GOTO(create_arrays(growth));
@@ -528,6 +569,7 @@ void es_growth_destroy(EsGrowth *growth) {
         growth->backend->destroy(growth);
     }
     es_growth_weights_destroy(growth);
+    es_growth_owners_destroy(growth);
     EsTensor *const tensors[] = {&growth->momentum,
                                  &growth->saved_parameters,
                                  &growth->saved_states,
@@ -543,12 +585,12 @@ void es_growth_destroy(EsGrowth *growth) {
     es_store_destroy(growth->average.store);
     es_store_destroy(growth->store);
     es_stream_destroy(growth->stream);
-    void *const arrays[] = {growth->workers,   growth->slab,          growth->masks,
-                            growth->results,   growth->ablations,     growth->pairs,
-                            growth->accuracy,  growth->loss_row,      growth->accuracy_row,
-                            growth->host_sums, growth->seed_sums,     growth->train_plans,
-                            growth->routes,    growth->n_invalid,     growth->trials,
-                            growth->shapley,   growth->shapley_error, growth->episode_ids};
+    void *const arrays[] = {
+        growth->workers,      growth->slab,      growth->masks,     growth->results,
+        growth->ablations,    growth->pairs,     growth->accuracy,  growth->loss_row,
+        growth->accuracy_row, growth->host_sums, growth->seed_sums, growth->train_plans,
+        growth->n_invalid,    growth->trials,    growth->shapley,   growth->shapley_error,
+        growth->episode_ids,  growth->rates,     growth->routes};
     for (size_t i = 0; i < ES_COUNT_OF(arrays); i++) {
         es_release(arrays[i]);
     }
@@ -558,6 +600,7 @@ void es_growth_destroy(EsGrowth *growth) {
 // --- steps ---
 
 EsStatus es_growth_begin(EsGrowth *growth, int64_t first_episode) {
+    growth->has_run_own = 0;
     return growth->backend->reset(growth, first_episode);
 }
 
@@ -613,6 +656,15 @@ EsStatus es_growth_decide_prepared(EsGrowth *growth, const EsAction *actions,
 
 EsStatus es_growth_advance(EsGrowth *growth) {
     return es_growth_is_over(growth) ? ES_STATUS_OK : growth->backend->advance(growth);
+}
+
+EsStatus es_growth_advance_own(EsGrowth *growth) {
+    if (es_growth_is_over(growth) || growth->backend->advance_own == NULL) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(growth->backend->advance_own(growth));
+    growth->has_run_own = 1;
+    return ES_STATUS_OK;
 }
 
 EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions) {
@@ -784,13 +836,13 @@ static EsStatus read_row(EsGrowth *growth, const EsTensor *slab, int64_t env, in
 EsStatus es_growth_read_weights(EsGrowth *growth, int64_t env, float *parameters, float *states) {
     const EsGrowthLayout *layout = &growth->model.layout;
     const EsStore *store = growth->evaluated;
-    if (env >= growth->own.first && env < growth->own.end) {
+    EsRanks *ranks = growth->options.ranks;
+    int owner = growth->owner[env];
+    if (owner == es_ranks_number(ranks)) {
         ES_TRY(read_row(growth, &store->parameters, env, layout->n_parameters, parameters));
         ES_TRY(read_row(growth, &store->states, env, layout->n_states, states));
         ES_TRY(es_stream_synchronize(growth->stream));
     }
-    EsRanks *ranks = growth->options.ranks;
-    int owner = es_ranks_owner(ranks, growth->options.n_envs, env);
     ES_TRY(es_ranks_broadcast(ranks, "weights", owner, parameters,
                               sizeof *parameters * (size_t)layout->n_parameters));
     return es_ranks_broadcast(ranks, "running statistics", owner, states,
@@ -800,11 +852,15 @@ EsStatus es_growth_read_weights(EsGrowth *growth, int64_t env, float *parameters
 // Rows belong to ranks: each hashes its own, and all join them in order.
 static EsStatus append_slab(EsGrowth *growth, EsStateHash *hash, const EsTensor *slab,
                             uint64_t *rows) {
-    EsTensor own = es_tensor_slice(slab, 0, growth->own.first, growth->own.end - growth->own.first);
     EsRankColumn column = {rows, sizeof *rows};
-    ES_TRY(es_state_hash_rows(hash, growth->stream, &own, rows + growth->own.first));
-    ES_TRY(
-        es_ranks_gather(growth->options.ranks, "state hash", growth->options.n_envs, &column, 1));
+    if (growth->n_own == growth->options.n_envs) {
+        ES_TRY(es_state_hash_rows(hash, growth->stream, slab, rows));
+    }
+    for (int64_t i = 0; i < growth->n_own && growth->n_own < growth->options.n_envs; i++) {
+        EsTensor row = es_tensor_slice(slab, 0, growth->own[i], 1);
+        ES_TRY(es_state_hash_rows(hash, growth->stream, &row, &rows[growth->own[i]]));
+    }
+    ES_TRY(es_growth_share_rows(growth, "state hash", &column, 1));
     es_state_hash_join(hash, rows, slab->dim[1] > 0 ? growth->options.n_envs : 0);
     return ES_STATUS_OK;
 }
@@ -828,7 +884,7 @@ static EsStatus append_counts(EsGrowth *growth, EsStateHash *hash, const EsTenso
     if (growth->on_device != NULL) {
         return append_device_counts(growth, hash, counts);
     }
-    ES_TRY(es_ranks_gather(growth->options.ranks, "counts", growth->options.n_envs, &column, 1));
+    ES_TRY(es_growth_share_rows(growth, "counts", &column, 1));
     es_state_hash_append_bytes(hash, counts->data, bytes);
     return ES_STATUS_OK;
 }

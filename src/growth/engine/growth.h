@@ -33,6 +33,11 @@ typedef enum EsAggregation {
     ES_AGGREGATION_SEED  // by route: weighted, conflicts taken off; CPU
 } EsAggregation;
 
+// Numbers of one environment's training.
+typedef struct EsGrowthRates {
+    float host_learning_rate, seed_learning_rate, momentum, weight_decay, clip;
+} EsGrowthRates;
+
 typedef struct EsGrowthOptions {
     EsHostSpec host;
     EsSlot slots[ES_SLOTS_MAX];
@@ -48,6 +53,8 @@ typedef struct EsGrowthOptions {
     int64_t n_shares;  // episodes that divide each pass over the training images; 0 or 1 = none
     int is_paired;     // all environments are in the first one's episode: the same initial
                        // weights, batches and seeds, so that decisions alone tell them apart
+    int n_variants;    // environments [0, E / n) begin the episodes, and so do the next E / n, ...:
+                       // variants of the same ones; 0 or 1 = none
     EsCompileMode mode;
     int is_generic; // CUDA: plans of single operations, also where the fused step runs the host
     int plan_capacity;
@@ -56,12 +63,15 @@ typedef struct EsGrowthOptions {
     float clip;          // L2 norm of the host's and of each seed's gradient; 0 = none
     int gradient_stride; // batches between measurements of gradients
     EsAggregation aggregation;
+    const EsGrowthRates *rates; // [E], read by create: in place of learning rates, momentum, weight
+                                // decay and clip above; NULL: the same for all
     // CPU: called after every batch of every host, on the thread that trained it; NULL: never. Once
     // it returns 1 the hosts stop, and the call that trains them is INTERRUPTED.
     int (*is_stopped)(void *context);
     void *context; // of is_stopped
     // Borrowed; NULL: one process. On the CPU each rank trains and validates its share of the
-    // environments and then has the measurements of all; weights stay with their owner.
+    // environments and then has the measurements of all; weights stay with their owner, who changes
+    // where a step's work is spread unevenly.
     EsRanks *ranks;
 } EsGrowthOptions;
 
@@ -78,6 +88,9 @@ EsDtype es_growth_device_precision(const EsDeviceInfo *device);
 // that do not run fused where the device's default is F16.
 EsDtype es_growth_auto_precision(const EsHostSpec *host, const EsSlot *slots, int n_slots,
                                  const EsDevice *device);
+
+// The numbers that the options have for every environment.
+EsGrowthRates es_growth_options_rates(const EsGrowthOptions *options);
 
 // The course of learning rates over the updates of an episode.
 EsLearningRateSchedule es_growth_schedule(const EsGrowthOptions *options);
@@ -110,6 +123,11 @@ EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions);
 // the measurements in the state are then still those behind the decision.
 EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions);
 EsStatus es_growth_advance(EsGrowth *growth);
+
+// The part of es_growth_advance in which ranks do not wait for each other: training and validation
+// of this rank's environments. It may come before it, so that several growths are trained before
+// the first is waited for.
+EsStatus es_growth_advance_own(EsGrowth *growth);
 
 // The first half with seeds and graphs that were made ready before (seed_preparation.h), or with
 // none; the same bits either way. It takes the graphs out of the preparation.
@@ -196,6 +214,11 @@ EsStatus es_growth_test(EsGrowth *growth);
 EsStatus es_growth_evaluate(EsGrowth *growth, const EsSplit *split, double *losses,
                             double *accuracies);
 
+// Its halves: this rank's environments, and those of the others.
+EsStatus es_growth_evaluate_own(EsGrowth *growth, const EsSplit *split, double *losses,
+                                double *accuracies);
+EsStatus es_growth_evaluate_gather(EsGrowth *growth, double *losses, double *accuracies);
+
 // Parameters of the host with its living seeds.
 int64_t es_growth_parameter_count(const EsGrowth *growth, int64_t env);
 
@@ -210,6 +233,17 @@ double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env);
 // for every thread, as many as any topology takes, and a guess of the plans, since the topologies
 // that will be met are not known. 0 on a GPU, where all is allocated already.
 EsStatus es_growth_episode_bytes(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes);
+
+// With ranks: environment e is number `first` + e of n_all, whose ranks follow from that number and
+// no longer change. Between steps; all ranks have the weights of all (they have after create, load,
+// take_envs and gather_weights).
+void es_growth_assign(EsGrowth *growth, int64_t first, int64_t n_all);
+
+// Environments that this rank trains.
+int64_t es_growth_own_count(const EsGrowth *growth);
+
+// Gives every rank the weights of all environments, as saving and moving them need. Collective.
+EsStatus es_growth_gather_weights(EsGrowth *growth);
 
 // Copies one environment's parameters and running statistics, as many as the model's layout says,
 // to the caller's memory: those that validation measured, the averaged ones where the recipe has
@@ -248,7 +282,8 @@ EsGrowthPlansReport es_growth_plans(const EsGrowth *growth);
 // averages, and the small state as it is shown.
 EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash);
 
-// An episode in a file, after es_growth_decide and before es_growth_advance; UNSUPPORTED in
+// An episode in a file, after es_growth_decide and before es_growth_advance; with ranks after
+// es_growth_gather_weights; UNSUPPORTED in
 // float16, as is the next one. A growth of the same options that loads it goes on with the same
 // bits. Loading checks all that the file has before it changes anything: INPUT names the field that
 // is out of range.

@@ -62,6 +62,22 @@ static void list_slabs(const EsGrowth *growth, Episode *episode) {
     episode->n = episode->n_slabs = n;
 }
 
+// With the gradients: those of seeds that are no more would else be another episode's.
+int es_growth_list_rows(const EsGrowth *growth, EsRankColumn columns[ES_GROWTH_ROWS_MAX]) {
+    Episode episode = {0};
+    int n = 0;
+    list_slabs(growth, &episode);
+    episode.tensors[episode.n++] = (EsNamedTensor){"gradients", growth->store->gradients};
+    for (int i = 0; i < episode.n; i++) {
+        const EsTensor *tensor = &episode.tensors[i].tensor;
+        size_t row_bytes = es_tensor_bytes(tensor) / (size_t)growth->options.n_envs;
+        if (row_bytes > 0) { // a host without statistics has no states
+            columns[n++] = (EsRankColumn){tensor->data, row_bytes};
+        }
+    }
+    return n;
+}
+
 static Episode list_tensors(const EsGrowth *growth) {
     const EsGrowthState *state = &growth->shown.state;
     int64_t n_envs = state->n_envs, n_slots = state->n_slots;

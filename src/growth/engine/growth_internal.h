@@ -68,6 +68,7 @@ typedef struct EsGrowthBackend {
     EsStatus (*reset)(EsGrowth *growth, int64_t first_episode); // advance comes next
     EsStatus (*decide)(EsGrowth *growth, const EsAction *actions);
     EsStatus (*advance)(EsGrowth *growth);
+    EsStatus (*advance_own)(EsGrowth *growth); // the part of advance that ranks divide; NULL: none
     EsStatus (*plant)(EsGrowth *growth, int64_t env); // the requests of a seed in the small state
     EsStatus (*settle_prunes)(EsGrowth *growth); // after the mirror changed; NULL: there is none
     EsStatus (*adopt_state)(EsGrowth *growth);   // likewise, for all of the small state
@@ -90,7 +91,14 @@ struct EsGrowth {
     const EsGrowthBackend *backend; // constant
     EsGrowthOptions options;
     EsGrowthModel model;
-    EsShare own;                             // environments that this rank trains
+    EsGrowthRates *rates; // owned [E]; NULL: the options' for all
+    int32_t *owner;       // owned [E]: ranks that train the environments,
+    int64_t *own;         // owned [n_own]: and those of this rank, in order
+    int64_t n_own;
+    int32_t *wanted;                         // owned [E]: owners after the next move,
+    double *cost, *load;                     // owned [E], [ranks]: by operations of a step
+    int is_assigned;                         // es_growth_assign has said who trains
+    int has_run_own;                         // es_growth_advance_own, of the step at hand
     EsDevice *device;                        // borrowed
     EsStream *stream;                        // owned
     EsStore *store;                          // owned
@@ -153,6 +161,12 @@ void es_growth_bind_slots(const EsGrowth *growth, EsGrowthWorker *worker, const 
 // growth_train.c: what an environment of this state trains with.
 EsTopology es_growth_topology(const EsGrowthState *state, int64_t env);
 
+// growth.c: numbers of an environment's training.
+EsGrowthRates es_growth_rates(const EsGrowth *growth, int64_t env);
+
+// growth.c: after how many environments episodes repeat: E, fewer with variants, 1 where paired.
+int64_t es_growth_episode_period(const EsGrowthOptions *options);
+
 // growth_train.c: all batches of a step, in every environment of this rank.
 EsStatus es_growth_train(EsGrowth *growth);
 
@@ -191,6 +205,29 @@ void es_growth_routes_end_step(EsGrowth *growth, int64_t env);
 // growth_validate.c: validation and ablations; fills results, accuracy, loss_row, accuracy_row of
 // this rank's environments.
 EsStatus es_growth_validate(EsGrowth *growth);
+
+// growth_validate.c: what an environment is validated with, without some slots.
+EsTopology es_growth_trial_topology(const EsGrowthState *state, int64_t env, int32_t slots_off);
+
+// growth_owners.c: who trains what; several ranks on the CPU. Without them all is this process's.
+EsStatus es_growth_owners_create(EsGrowth *growth);
+void es_growth_owners_destroy(EsGrowth *growth);
+
+// growth_owners.c: fills cost, and load and wanted: the owners that make loads even, from those
+// there are on. Returns how many environments would move.
+int es_growth_find_owners(EsGrowth *growth);
+
+// growth_owners.c: before a step: gives environments to other ranks until loads are even.
+EsStatus es_growth_balance(EsGrowth *growth);
+
+// growth_owners.c: gives every rank the rows [E] that the owners have.
+EsStatus es_growth_share_rows(EsGrowth *growth, const char *what, const EsRankColumn *columns,
+                              int n_columns);
+
+// growth_file.c: all memory that an environment has a row of beside the small state; returns how
+// many.
+#define ES_GROWTH_ROWS_MAX 16
+int es_growth_list_rows(const EsGrowth *growth, EsRankColumn columns[ES_GROWTH_ROWS_MAX]);
 
 // growth_validate.c: gives every rank what the others have measured in a step.
 EsStatus es_growth_gather_step(EsGrowth *growth);

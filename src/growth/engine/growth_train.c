@@ -50,7 +50,8 @@ EsTopology es_growth_topology(const EsGrowthState *state, int64_t env) {
 
 static EsStatus find_plans(EsGrowth *growth) {
     es_growth_plans_begin_step(growth->plans);
-    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
+    for (int64_t i = 0; i < growth->n_own; i++) {
+        int64_t e = growth->own[i];
         EsTopology topology = es_growth_topology(&growth->shown.state, e);
         ES_TRY(es_growth_plans_find(growth->plans, &topology, growth->options.batch, 1,
                                     &growth->train_plans[e]));
@@ -96,7 +97,7 @@ static void measure_gradients(EsGrowth *growth, const EsGrowthWorker *worker,
         }
         double sum = worker->n_nonfinite[i] > 0 ? INFINITY : worker->sum_squares[i];
         es_gradient_add(settings, groups[i] == 0 ? host : &seeds[groups[i] - 1], sum,
-                        spans[2 * i + 1], growth->options.clip);
+                        spans[2 * i + 1], es_growth_rates(growth, env).clip);
     }
     double norm = sqrt(host->sum_squares);
     growth->results[env].host_gradient_norm = norm;
@@ -157,7 +158,7 @@ static void step_sgd(EsGrowth *growth, EsGrowthWorker *worker, int64_t env,
 
 static void update_part(EsGrowth *growth, EsGrowthWorker *worker, int64_t env,
                         ParameterRange part) {
-    float momentum = growth->options.recipe.momentum;
+    float momentum = es_growth_rates(growth, env).momentum;
     EsLearningRateSchedule schedule = es_growth_schedule(&growth->options);
     int64_t epoch = growth->shown.state.env.step[env] - 1;
     part.learning_rate *= es_recipe_epoch_share(&growth->options.recipe, epoch);
@@ -199,9 +200,9 @@ static void update_host(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowth
                        &norms);
     update_part(growth, worker, env,
                 (ParameterRange){ES_GROWTH_HOST, 0, layout->n_host_parameters,
-                                 growth->options.host_learning_rate,
-                                 growth->options.recipe.weight_decay});
-    float learning_rate = growth->options.seed_learning_rate;
+                                 es_growth_rates(growth, env).host_learning_rate,
+                                 es_growth_rates(growth, env).weight_decay});
+    float learning_rate = es_growth_rates(growth, env).seed_learning_rate;
     for (int s = 0; s < n_slots; s++) {
         int is_frozen = growth->shown.state.seed.alpha_mode[env * n_slots + s] == ES_ALPHA_DOWN;
         if (plan->topology.blueprint[s] == ES_NO_SEED || is_frozen) {
@@ -239,7 +240,7 @@ void es_growth_bind_slots(const EsGrowth *growth, EsGrowthWorker *worker, const 
 // Trains environment number `piece` of this rank.
 static void train_host(void *context, int64_t piece, int worker_index) {
     EsGrowth *growth = context;
-    int64_t env = growth->own.first + piece;
+    int64_t env = growth->own[piece];
     EsGrowthWorker *worker = &growth->workers[worker_index];
     const EsGrowthPlan *plan = growth->train_plans[env];
     EsGrowthResult *result = &growth->results[env];
@@ -256,6 +257,9 @@ static void train_host(void *context, int64_t piece, int worker_index) {
     const int32_t *invalid = es_plan_worker_tensor(worker->runner, plan->graph.loss.n_invalid).data;
     growth->n_invalid[env] = 0;
     es_growth_routes_begin_step(growth, env);
+    for (int g = 0; g <= growth->model.n_slots; g++) {
+        worker->max_norm[g] = es_growth_rates(growth, env).clip;
+    }
     for (int64_t b = 0; b < n_batches && !atomic_load(&growth->is_stopped); b++) {
         worker->batch_number = (int32_t)(first + b);
         es_plan_worker_run(worker->runner);
@@ -276,7 +280,7 @@ static void train_host(void *context, int64_t piece, int worker_index) {
 }
 
 EsStatus es_growth_train(EsGrowth *growth) {
-    int64_t start_ns = es_clock_ns(), n_own = growth->own.end - growth->own.first;
+    int64_t start_ns = es_clock_ns(), n_own = growth->n_own;
     ES_TRY(find_plans(growth));
     int64_t n_alone = es_growth_alone(growth, n_own);
     es_thread_pool_run(es_stream_pool(growth->stream), n_alone, train_host, growth);
@@ -287,7 +291,8 @@ EsStatus es_growth_train(EsGrowth *growth) {
     if (atomic_exchange(&growth->is_stopped, 0)) {
         return ES_FAIL(INTERRUPTED, "the step was dropped");
     }
-    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
+    for (int64_t i = 0; i < n_own; i++) {
+        int64_t e = growth->own[i];
         if (growth->n_invalid[e] > 0) {
             return ES_FAIL(INPUT, "%d labels of environment %lld's batches are outside 0..%d",
                            growth->n_invalid[e], (long long)e, growth->model.host.n_classes - 1);

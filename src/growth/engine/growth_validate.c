@@ -13,7 +13,7 @@
 
 // --- trials ---
 
-static EsTopology trial_topology(const EsGrowthState *state, int64_t env, int32_t slots_off) {
+EsTopology es_growth_trial_topology(const EsGrowthState *state, int64_t env, int32_t slots_off) {
     EsTopology topology = es_topology_empty();
     for (int s = 0; s < state->n_slots; s++) {
         size_t i = (size_t)(env * state->n_slots + s);
@@ -36,7 +36,7 @@ EsStatus es_growth_prepare_trial(EsGrowth *growth, EsGrowthTrial *trial) {
 EsStatus es_growth_find_trial(EsGrowth *growth, const EsGrowthState *state, int64_t batch,
                               EsGrowthTrial *trial) {
     int64_t rest = trial->n_images % batch;
-    EsTopology topology = trial_topology(state, trial->env, trial->slots_off);
+    EsTopology topology = es_growth_trial_topology(state, trial->env, trial->slots_off);
     ES_TRY(es_growth_plans_find(growth->plans, &topology, batch, 0, &trial->plan));
     if (rest > 0) {
         ES_TRY(es_growth_plans_find(growth->plans, &topology, rest, 0, &trial->rest));
@@ -72,7 +72,8 @@ static EsStatus add_trial(EsGrowth *growth, int64_t env, int32_t slots_off) {
 static EsStatus list_trials(EsGrowth *growth) {
     es_lifecycle_list_ablations(&growth->shown.state, &growth->options.settings, growth->ablations);
     growth->n_trials = 0;
-    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
+    for (int64_t i = 0; i < growth->n_own; i++) {
+        int64_t e = growth->own[i];
         for (int32_t k = 0; k < es_ablation_count(&growth->ablations[e]); k++) {
             ES_TRY(add_trial(growth, e, es_ablation_slots_off(&growth->ablations[e], k)));
             growth->trials[growth->n_trials - 1].pattern = k;
@@ -168,14 +169,15 @@ EsStatus es_growth_gather_step(EsGrowth *growth) {
         {growth->seed_sums, sizeof *growth->seed_sums * n_slots},
         {growth->routes, sizeof *growth->routes},
     };
-    return es_ranks_gather(growth->options.ranks, "measurements of a step", growth->options.n_envs,
-                           columns, (int)ES_COUNT_OF(columns) - (growth->routes == NULL));
+    return es_growth_share_rows(growth, "measurements of a step", columns,
+                                (int)ES_COUNT_OF(columns) - (growth->routes == NULL));
 }
 
-EsStatus es_growth_evaluate(EsGrowth *growth, const EsSplit *split, double *losses,
-                            double *accuracies) {
+EsStatus es_growth_evaluate_own(EsGrowth *growth, const EsSplit *split, double *losses,
+                                double *accuracies) {
     growth->n_trials = 0;
-    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
+    for (int64_t i = 0; i < growth->n_own; i++) {
+        int64_t e = growth->own[i];
         ES_TRY(add_trial_on(growth, samples_of(growth, split, split->count), e, 0));
     }
     ES_TRY(growth->backend->run_trials(growth));
@@ -188,9 +190,18 @@ EsStatus es_growth_evaluate(EsGrowth *growth, const EsSplit *split, double *loss
         losses[trial->env] = trial->loss / (double)split->count;
         accuracies[trial->env] = 100.0 * (double)trial->n_correct / (double)split->count;
     }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_growth_evaluate_gather(EsGrowth *growth, double *losses, double *accuracies) {
     const EsRankColumn columns[] = {{losses, sizeof *losses}, {accuracies, sizeof *accuracies}};
-    return es_ranks_gather(growth->options.ranks, "an evaluation", growth->options.n_envs, columns,
-                           ES_COUNT_OF(columns));
+    return es_growth_share_rows(growth, "an evaluation", columns, ES_COUNT_OF(columns));
+}
+
+EsStatus es_growth_evaluate(EsGrowth *growth, const EsSplit *split, double *losses,
+                            double *accuracies) {
+    ES_TRY(es_growth_evaluate_own(growth, split, losses, accuracies));
+    return es_growth_evaluate_gather(growth, losses, accuracies);
 }
 
 EsStatus es_growth_test(EsGrowth *growth) {
@@ -250,7 +261,8 @@ EsStatus es_growth_attribute_batch(EsGrowth *growth, int64_t first, int64_t coun
     memset(weights, 0, sizeof *weights * (size_t)(growth->options.n_envs * n_slots));
     growth->n_trials = 0;
     growth->backend->begin_trials(growth);
-    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
+    for (int64_t i = 0; i < growth->n_own; i++) {
+        int64_t e = growth->own[i];
         ES_TRY(list_shares(growth, samples, e));
     }
     ES_TRY(growth->backend->run_trials(growth));
@@ -264,12 +276,12 @@ EsStatus es_growth_attribute_batch(EsGrowth *growth, int64_t first, int64_t coun
         int slot = __builtin_ctz((unsigned)trial->slots_off);
         weights[trial->env * n_slots + slot] = gain > 0 && isfinite(gain) ? gain : 0;
     }
-    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
+    for (int64_t i = 0; i < growth->n_own; i++) {
+        int64_t e = growth->own[i];
         divide_by_sum(weights + e * n_slots, n_slots);
     }
     const EsRankColumn column = {weights, sizeof *weights * (size_t)n_slots};
-    return es_ranks_gather(growth->options.ranks, "shares of a batch", growth->options.n_envs,
-                           &column, 1);
+    return es_growth_share_rows(growth, "shares of a batch", &column, 1);
 }
 
 // --- Shapley values ---
@@ -379,7 +391,7 @@ EsStatus es_growth_attribute(EsGrowth *growth) {
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         const EsAblation *list = &growth->ablations[e];
         if (list->n > ES_ABLATION_FULL_MAX) {
-            int is_own = e >= growth->own.first && e < growth->own.end;
+            int is_own = growth->owner[e] == es_ranks_number(growth->options.ranks);
             ES_TRY(is_own ? sample(growth, e, list) : ES_STATUS_OK);
             continue;
         }
@@ -393,6 +405,5 @@ EsStatus es_growth_attribute(EsGrowth *growth) {
     size_t row_bytes = sizeof(double) * (size_t)growth->model.n_slots;
     const EsRankColumn columns[] = {{growth->shapley, row_bytes},
                                     {growth->shapley_error, row_bytes}};
-    return es_ranks_gather(growth->options.ranks, "Shapley values", growth->options.n_envs, columns,
-                           ES_COUNT_OF(columns));
+    return es_growth_share_rows(growth, "Shapley values", columns, ES_COUNT_OF(columns));
 }

@@ -206,7 +206,7 @@ void es_growth_weights_update_env(EsGrowth *growth, int64_t env) {
 }
 
 void es_growth_weights_update(EsGrowth *growth) {
-    for (int64_t e = growth->own.first; e < growth->own.end; e++) {
-        es_growth_weights_update_env(growth, e);
+    for (int64_t i = 0; i < growth->n_own; i++) {
+        es_growth_weights_update_env(growth, growth->own[i]);
     }
 }

@@ -215,8 +215,9 @@ int64_t es_proof_cache_arrange(const int32_t *states, int64_t count, const uint8
 }
 
 EsProofBatch es_proof_cache_batch(const EsProofCache *cache, const int32_t *list, int64_t count,
-                                  int64_t n_value, int64_t first_policy, int64_t block) {
-    int64_t begin = block * ES_PROOF_BATCH_STATES, n = ES_MIN(ES_PROOF_BATCH_STATES, count - begin);
+                                  int64_t n_value, int64_t first_policy, int64_t block_states,
+                                  int64_t block) {
+    int64_t begin = block * block_states, n = ES_MIN(block_states, count - begin);
     return (EsProofBatch){.goals = &cache->goals,
                           .numbers = list + begin,
                           .count = n,
@@ -228,6 +229,7 @@ EsProofBatch es_proof_cache_batch(const EsProofCache *cache, const int32_t *list
 typedef struct Filling {
     EsProofCache *cache;
     int64_t count, n_value, first_policy;
+    int64_t block_states;  // at most ES_PROOF_BATCH_STATES; a state's results do not depend on it
     int64_t first, stride; // this process computes blocks first, first + stride, ...
     float *rows; // of the results that others get, in the same order; NULL: they compute their own
 } Filling;
@@ -251,7 +253,7 @@ static void move_results(const EsProofCache *cache, const EsProofBatch *batch, f
 
 static EsProofBatch filled_block(const Filling *job, int64_t block) {
     return es_proof_cache_batch(job->cache, job->cache->list, job->count, job->n_value,
-                                job->first_policy, block);
+                                job->first_policy, job->block_states, block);
 }
 
 static int64_t block_floats(const EsProofCache *cache) {
@@ -299,10 +301,15 @@ static EsStatus fill_blocks(Filling *job) {
     int64_t n_blocks = (job->count + ES_PROOF_BATCH_STATES - 1) / ES_PROOF_BATCH_STATES;
     int n_ranks = es_ranks_count(cache->ranks);
     job->stride = 1;
+    job->block_states = ES_PROOF_BATCH_STATES;
     if (n_ranks == 1 || n_blocks < n_ranks) {
         es_proof_run_pieces(cache->pool, n_blocks, fill_block, job);
         return ES_STATUS_OK;
     }
+    // as many blocks for each, of one size: a step of acting has few
+    int64_t n_each = (n_blocks + n_ranks - 1) / n_ranks;
+    job->block_states = (job->count + n_each * n_ranks - 1) / (n_each * n_ranks);
+    n_blocks = (job->count + job->block_states - 1) / job->block_states;
     ES_TRY(es_proof_array_grow((void **)&cache->results,
                                sizeof(float) * (size_t)block_floats(cache), 0, n_blocks,
                                &cache->results_capacity));

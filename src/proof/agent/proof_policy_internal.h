@@ -92,9 +92,10 @@ void es_proof_cache_score(const EsProofCache *cache, int32_t state, const int32_
 int64_t es_proof_cache_arrange(const int32_t *states, int64_t count, const uint8_t *wanted,
                                int32_t *list, int64_t *n_value, int64_t *first_policy);
 
-// Block `block` of an arranged list.
+// Block `block` of an arranged list, in blocks of so many states.
 EsProofBatch es_proof_cache_batch(const EsProofCache *cache, const int32_t *list, int64_t count,
-                                  int64_t n_value, int64_t first_policy, int64_t block);
+                                  int64_t n_value, int64_t first_policy, int64_t block_states,
+                                  int64_t block);
 
 // Run pieces on the pool, or on the calling thread where there is none.
 void es_proof_run_pieces(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
@@ -136,6 +137,8 @@ struct EsProofPolicyTraining {
     int64_t successor_capacity;
     uint8_t *need; // bits of results that rows need of a state                                  (S)
     int64_t need_capacity;
+    uint8_t *is_own; // with ranks: its gradient is taken further here                          (S)
+    int64_t is_own_capacity;
     float *logits; // of one call of act
     int64_t logit_capacity;
 

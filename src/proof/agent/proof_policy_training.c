@@ -80,9 +80,9 @@ void es_proof_policy_training_destroy(EsProofPolicyTraining *t) {
     for (int i = 0; i < t->n_workers; i++) {
         es_proof_worker_destroy(t->workers[i]);
     }
-    void *const owned[] = {t->workers,    t->row_state, t->row_first, t->successor,
-                           t->need,       t->logits,    t->list,      t->partial_sums,
-                           t->d_encoding, t->d_value,   t->d_input,   t->columns};
+    void *const owned[] = {t->workers, t->row_state, t->row_first,    t->successor,  t->need,
+                           t->logits,  t->list,      t->partial_sums, t->d_encoding, t->d_value,
+                           t->d_input, t->columns,   t->is_own};
     for (size_t i = 0; i < ES_COUNT_OF(owned); i++) {
         es_release(owned[i]);
     }
@@ -194,9 +194,15 @@ EsStatus es_proof_policy_training_values(EsProofPolicyTraining *t, const EsProof
 
 // --- from rows to states ---
 
+static EsProofBatch block_of(const EsProofPolicyTraining *t, int64_t block) {
+    return es_proof_cache_batch(t->scorer->cache, t->list, t->n_listed, t->n_value, t->first_policy,
+                                ES_PROOF_BATCH_STATES, block);
+}
+
 typedef struct Collection {
     EsProofPolicyTraining *training;
     const EsOutputs *gradients;
+    const uint8_t *is_own; // [states]: those whose gradients this rank takes further; NULL: all
 } Collection;
 
 // to[] += factor from[]
@@ -224,10 +230,31 @@ static void collect_columns(void *context, int64_t piece, int worker) {
         for (int64_t k = first; k < end; k++) {
             float d = job->gradients->logits[k] * inverse;
             int64_t successor = t->successor[k] * D;
-            add_scaled(d_encoding + state, encoding + successor, d, count);
-            add_scaled(d_encoding + successor, encoding + state, d, count);
+            if (job->is_own == NULL || job->is_own[t->row_state[row]]) {
+                add_scaled(d_encoding + state, encoding + successor, d, count);
+            }
+            if (job->is_own == NULL || job->is_own[t->successor[k]]) {
+                add_scaled(d_encoding + successor, encoding + state, d, count);
+            }
         }
     }
+}
+
+// Marks the states of the blocks whose partial sums are this rank's.
+static EsStatus mark_own(EsProofPolicyTraining *t) {
+    int64_t n_states = t->scorer->cache->goals.count;
+    int64_t n_blocks = (t->n_listed + ES_PROOF_BATCH_STATES - 1) / ES_PROOF_BATCH_STATES;
+    EsShare own = es_ranks_own(t->scorer->cache->ranks, ES_PROOF_PARTIAL_SUMS);
+    ES_TRY(es_proof_array_grow((void **)&t->is_own, 1, 0, n_states, &t->is_own_capacity));
+    memset(t->is_own, 0, (size_t)n_states);
+    for (int64_t block = 0; block < n_blocks; block++) {
+        int64_t number = block % ES_PROOF_BLOCKS_PER_ROUND % ES_PROOF_PARTIAL_SUMS;
+        EsProofBatch batch = block_of(t, block);
+        for (int64_t i = 0; i < batch.count && number >= own.first && number < own.end; i++) {
+            t->is_own[batch.numbers[i]] = 1;
+        }
+    }
+    return ES_STATUS_OK;
 }
 
 static EsStatus collect(EsProofPolicyTraining *t, const EsOutputs *gradients) {
@@ -238,7 +265,11 @@ static EsStatus collect(EsProofPolicyTraining *t, const EsOutputs *gradients) {
                                &t->d_value_capacity));
     memset(t->d_encoding, 0, sizeof(float) * (size_t)(n_states * D));
     memset(t->d_value, 0, sizeof(float) * (size_t)n_states);
-    Collection job = {t, gradients};
+    Collection job = {t, gradients, NULL};
+    if (es_ranks_count(t->scorer->cache->ranks) > 1) {
+        ES_TRY(mark_own(t));
+        job.is_own = t->is_own;
+    }
     es_proof_run_pieces(t->pool, (D + COLUMNS_PER_PIECE - 1) / COLUMNS_PER_PIECE, collect_columns,
                         &job);
     for (int64_t row = 0; row < t->n_rows; row++) {
@@ -263,11 +294,6 @@ _Static_assert(BLOCKS_PER_SUM *ES_PROOF_PARTIAL_SUMS == ES_PROOF_BLOCKS_PER_ROUN
 static float *input_gradients(const EsProofPolicyTraining *t, int64_t i) {
     int64_t place = i % ES_PROOF_PARTIAL_SUMS * BLOCKS_PER_SUM + i / ES_PROOF_PARTIAL_SUMS;
     return t->d_input + place * ES_PROOF_BATCH_STATES * es_proof_policy_input(t->policy);
-}
-
-static EsProofBatch block_of(const EsProofPolicyTraining *t, int64_t block) {
-    return es_proof_cache_batch(t->scorer->cache, t->list, t->n_listed, t->n_value, t->first_policy,
-                                block);
 }
 
 static void block_backward(EsProofPolicyTraining *t, EsProofWorker *worker, int64_t block,

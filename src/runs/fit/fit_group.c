@@ -273,19 +273,45 @@ static EsStatus begin(EsFitGroup *group) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_fit_group_advance(EsFitGroup *group) {
-    if (es_growth_snapshot(group->growth)->step == 0) {
-        ES_TRY(begin(group));
-    }
-    ES_TRY(es_growth_advance(group->growth));
+void es_fit_group_assign(EsFitGroup *group, int first, int n_all) {
+    es_growth_assign(group->growth, first, n_all);
+}
+
+int es_fit_group_own(const EsFitGroup *group) {
+    return group->n > 0 ? (int)es_growth_own_count(group->growth) : 0;
+}
+
+// Evaluation on the whole split, where a step's validation has seen a part of it.
+static EsStatus evaluate(EsFitGroup *group, int part) {
     const EsSplit *split = &group->options.dataset->validation;
     if (group->options.growth.n_validation_images < split->count) {
-        return es_growth_evaluate(group->growth, split, group->loss, group->accuracy);
+        return part == 2
+                   ? es_growth_evaluate_own(group->growth, split, group->loss, group->accuracy)
+                   : es_growth_evaluate_gather(group->growth, group->loss, group->accuracy);
     }
     const EsGrowthResult *results = es_growth_results(group->growth); // of the whole split already
     for (int i = 0; i < group->n; i++) {
         group->loss[i] = results[i].validation_loss;
         group->accuracy[i] = results[i].validation_accuracy;
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_fit_group_advance_part(EsFitGroup *group, int part) {
+    switch (part) {
+    case 0:
+        ES_TRY(es_growth_snapshot(group->growth)->step == 0 ? begin(group) : ES_STATUS_OK);
+        return es_growth_advance_own(group->growth);
+    case 1:
+        return es_growth_advance(group->growth);
+    default:
+        return evaluate(group, part);
+    }
+}
+
+EsStatus es_fit_group_advance(EsFitGroup *group) {
+    for (int part = 0; part < ES_FIT_ADVANCE_PARTS; part++) {
+        ES_TRY(es_fit_group_advance_part(group, part));
     }
     return ES_STATUS_OK;
 }

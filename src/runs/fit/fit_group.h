@@ -54,9 +54,21 @@ EsStatus es_fit_group_create(const EsFitGroupOptions *options, int n, int first,
                              EsFitGroup **group);
 void es_fit_group_destroy(EsFitGroup *group);
 
-// Trains and validates up to the next decision. INTERRUPTED when growth's is_stopped says so: the
-// group is of no more use then.
+// The candidates are numbers first, first + 1, ... of n_all that are left: ranks divide them by
+// these. When all ranks have all weights (es_growth_assign).
+void es_fit_group_assign(EsFitGroup *group, int first, int n_all);
+
+// Candidates that this rank trains.
+int es_fit_group_own(const EsFitGroup *group);
+
+// Trains and validates up to the next decision, and measures on the whole validation split.
+// INTERRUPTED when growth's is_stopped says so: the group is of no more use then.
 EsStatus es_fit_group_advance(EsFitGroup *group);
+
+// The same in parts: train, measure the step, evaluate, gather. Odd ones wait for other ranks, so
+// that all groups do one part before any does the next.
+#define ES_FIT_ADVANCE_PARTS 4
+EsStatus es_fit_group_advance_part(EsFitGroup *group, int part);
 
 // The policy's decision for every candidate. A seed that would exceed the limit of parameters is
 // put into another slot where it does not, or not at all. With rails all wait in conservative mode,

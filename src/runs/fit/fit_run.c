@@ -39,6 +39,7 @@ struct EsFitRun {
     int64_t start_ns;                     // of this session, with its data to be read
     double earlier_seconds;               // of the sessions since the last without a limit of time
     double epoch_seconds;                 // that the number of epochs was chosen by, or 0
+    EsStateHash *hash;                    // owned
     EsNetworkScore score;
     int has_score;
     EsFitComparison *comparison; // owned; NULL until it is made
@@ -129,6 +130,8 @@ static EsStatus open_dataset(EsFitRun *fit) {
     return status;
 }
 
+static int is_shared(const EsFitRun *fit) { return es_ranks_count(fit->settings->run.ranks) > 1; }
+
 // Called by the threads that train, after every batch.
 static int count_batch(void *context) {
     EsFitRun *fit = context;
@@ -146,7 +149,8 @@ static int count_batch(void *context) {
         es_emit_round_progressed(es_run_hub(fit->run),
                                  (EsEventTime){.round = fit->round, .step = -1}, &row, 1);
     }
-    return es_run_must_drop(fit->run);
+    // the answer is one of all ranks, which train apart: an epoch of theirs is finished
+    return !is_shared(fit) && es_run_must_drop(fit->run);
 }
 
 // --- events of groups ---
@@ -226,12 +230,30 @@ static EsStatus create_rails(EsFitRun *fit) {
 
 void es_fit_run_set_drill(EsFitRun *fit, const EsFitDrill *drill) { fit->drill = *drill; }
 
+// Refuses what would let ranks decide apart, or would run whole on each.
+static EsStatus check_ranks(const EsFitSettings *settings) {
+    int count = es_ranks_count(settings->run.ranks);
+    if (count > 1 && settings->rails.is_on) {
+        return ES_FAIL(UNSUPPORTED,
+                       "%d ranks: the deadlines of rails are of one process's clock, and ranks "
+                       "would decide differently; --rails.on=off, or leave mpirun out",
+                       count);
+    }
+    return count > 1 && settings->n_compared > 0
+               ? ES_FAIL(UNSUPPORTED,
+                         "%d ranks: --compare runs in one process; leave it out here, then esper "
+                         "fit --resume RUN --compare %d makes it",
+                         count, settings->n_compared)
+               : ES_STATUS_OK;
+}
+
 static EsStatus create_parts(EsFitRun *fit) {
     const EsFitSettings *settings = fit->settings;
     if (settings->n_compared > 0 && (settings->max_seconds > 0 || settings->target_accuracy > 0)) {
         return ES_FAIL(CONFIG, "--compare needs fits of equal length: --max-seconds 0 and "
                                "--target-accuracy 0, or --compare 0");
     }
+    ES_TRY(check_ranks(settings));
     ES_TRY(es_fit_devices_open(settings, &fit->devices));
     if (settings->n_compared > 0 && fit->devices.device != fit->devices.cpu) {
         return ES_FAIL(UNSUPPORTED, "--compare runs on the CPU alone; --device cpu");
@@ -248,6 +270,7 @@ static EsStatus create_parts(EsFitRun *fit) {
         options.n_epochs = es_fit_usual_epochs(&fit->dataset, options.n_updates);
     }
     ES_TRY(create_search(fit, &options));
+    ES_TRY(es_state_hash_create(fit->devices.device, settings->n_candidates, &fit->hash));
     return es_allocate(sizeof *fit->rows * (size_t)settings->n_candidates, (void **)&fit->rows);
 }
 
@@ -266,8 +289,23 @@ EsStatus es_fit_run_create(const EsFitSettings *settings, EsFitRun **fit_out) {
     return ES_STATUS_OK;
 }
 
+// Refuses ranks whose policies are other files under the same names, or that chose others.
+static EsStatus agree_policies(const EsFitRun *fit) {
+    char text[ES_HOST_SHAPES * 1200] = "";
+    size_t used = 0;
+    for (int g = 0; g < fit->search->n_groups && used < sizeof text; g++) {
+        const EsFitGroup *group = fit->search->groups[g];
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s %s\n", group->policy_name,
+                                 es_policy_hash(group->policy));
+    }
+    return es_ranks_agree(fit->settings->run.ranks, &(EsRankFact){"policies", text}, 1);
+}
+
+const char *es_fit_run_data_hash(const EsFitRun *fit) { return fit->plan.data_sha256; }
+
 EsStatus es_fit_run_choose(EsFitRun *fit, EsFitSettings *settings) {
     ES_ASSERT(settings == fit->settings);
+    ES_TRY(agree_policies(fit));
     settings->host_learning_rate =
         es_fit_learning_rate(&fit->dataset, settings->host_learning_rate);
     settings->seed_learning_rate =
@@ -280,6 +318,8 @@ EsStatus es_fit_run_choose(EsFitRun *fit, EsFitSettings *settings) {
     destroy_search(fit); // its memory serves the measurement
     ES_TRY(
         es_fit_choose_epochs(&options, es_clock_seconds_since(fit->start_ns), &fit->epoch_seconds));
+    ES_TRY(es_ranks_broadcast(settings->run.ranks, "number of epochs", 0, &options.n_epochs,
+                              sizeof options.n_epochs)); // clocks differ
     settings->run.n_rounds = (int)options.n_epochs;
     return create_search(fit, &options);
 }
@@ -289,6 +329,7 @@ void es_fit_run_destroy(EsFitRun *fit) {
         return;
     }
     es_network_score_destroy(&fit->score);
+    es_state_hash_destroy(fit->hash);
     destroy_search(fit);
     es_fit_rails_destroy(fit->rails);
     es_fit_rollback_destroy(fit->rollback);
@@ -383,6 +424,9 @@ static EsStatus hold_best(const EsFitRun *fit, const EsSplit *split, NetworkJob 
 // the one that fit->score is of, NULL before the end.
 static EsStatus send_best(EsFitRun *fit, const EsSplit *split) {
     NetworkJob *network = NULL;
+    if (!es_run_is_writer(fit->run)) {
+        return ES_STATUS_OK;
+    }
     ES_TRY(es_allocate(sizeof *network, (void **)&network));
     network->job = (EsWriterJob){.kind = ES_WRITER_NETWORK,
                                  .may_replace = 1,
@@ -478,9 +522,11 @@ static EsStatus save(void *context, EsCheckpoint *checkpoint);
 static EsStatus load_search(EsFitRun *fit, const EsCheckpoint *checkpoint);
 
 static void begin_progress(EsFitRun *fit) {
-    EsFitPlace places[ES_FIT_CANDIDATES_MAX];
     atomic_store(&fit->progress.n_batches, 0);
-    fit->progress.n_all = es_fit_search_list(fit->search, places) * fit->plan.n_updates;
+    fit->progress.n_all = 0;
+    for (int g = 0; g < fit->search->n_groups; g++) {
+        fit->progress.n_all += es_fit_group_own(fit->search->groups[g]) * fit->plan.n_updates;
+    }
     fit->progress.start_ns = fit->progress.reported_ns = es_clock_ns();
     fit->progress.reporter = pthread_self();
 }
@@ -628,6 +674,19 @@ static EsStatus assess_epoch(EsFitRun *fit, EsFitEpoch *epoch, double hook_ms, d
     return has_gone_back && fit->search->best != NULL ? send_best(fit, NULL) : fit->restore_status;
 }
 
+// All candidates that go on, as the next epoch finds them.
+static EsStatus hash_candidates(EsFitRun *fit, EsRoundReport *report) {
+    es_state_hash_begin(fit->hash);
+    for (int g = 0; g < fit->search->n_groups; g++) {
+        if (fit->search->groups[g]->n > 0) {
+            ES_TRY(es_growth_append_state(fit->search->groups[g]->growth, fit->hash));
+        }
+    }
+    snprintf(report->state_hash, sizeof report->state_hash, "%016llx",
+             (unsigned long long)es_state_hash_value(fit->hash));
+    return ES_STATUS_OK;
+}
+
 static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
     EsFitRun *fit = context;
     int64_t start_ns = es_clock_ns();
@@ -653,6 +712,7 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     double hook_ms = es_run_phase_end(run, ES_PHASE_DECIDE, decide_ns);
     ES_TRY(assess_epoch(fit, &best, hook_ms, 1e3 * es_clock_seconds_since(start_ns)));
     report->is_spoiled = fit->is_spoiled;
+    ES_TRY(hash_candidates(fit, report));
     ES_TRY(watch_candidates(fit));
     es_hub_tick(es_run_hub(run));
     // the first good one, too: until then there is nothing to go back to in memory
@@ -669,8 +729,14 @@ static double seconds_of(const EsFitRun *fit) {
 // One epoch is run in any case: without it there is no network.
 static int is_over(void *context) {
     const EsFitRun *fit = context;
-    return fit->is_halted || (fit->round > 0 && es_fit_is_enough(fit->settings, seconds_of(fit),
-                                                                 fit->search->best_accuracy));
+    EsRanks *ranks = fit->settings->run.ranks;
+    int answer = fit->is_halted ||
+                 (fit->round > 0 &&
+                  es_fit_is_enough(fit->settings, seconds_of(fit), fit->search->best_accuracy));
+    // rank 0's clock; after a failure of the ranks the next step of the run reports it
+    EsStatus status =
+        es_ranks_broadcast(ranks, "whether the fit is over", 0, &answer, sizeof answer);
+    return status == ES_STATUS_OK ? answer : 1;
 }
 
 // --- state ---
@@ -750,7 +816,7 @@ static EsStatus score_best(EsFitRun *fit, const EsSplit **split) {
     const EsDataset *dataset = &fit->dataset;
     EsGrownNetwork *best = fit->search->best;
     EsThreadPool *pool = NULL;
-    *split = es_network_confusion_split(dataset);
+    *split = es_run_is_writer(fit->run) ? es_network_confusion_split(dataset) : NULL;
     int has_test = *split == &dataset->test;
     if (*split == NULL) {
         return ES_STATUS_OK;

@@ -30,6 +30,9 @@ EsRunWork es_fit_run_work(EsFitRun *fit);
 // `settings` are those of create.
 EsStatus es_fit_run_choose(EsFitRun *fit, EsFitSettings *settings);
 
+// SHA-256 of the samples.
+const char *es_fit_run_data_hash(const EsFitRun *fit);
+
 // Memory beside the fit as it was created: plans of hosts with seeds, states in memory for rollback
 // (rails.rollback_mib at most), and copies of the state on their way to the disk.
 EsStatus es_fit_run_need(EsFitRun *fit, EsRunNeed *need);

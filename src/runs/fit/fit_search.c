@@ -49,6 +49,7 @@ static EsStatus set_growth(const EsFitSearchOptions *options, const EsHostSpec *
     growth->aggregation = (EsAggregation)settings->aggregation;
     growth->recipe = settings->recipe;
     growth->is_stopped = options->is_stopped;
+    growth->ranks = settings->run.ranks;
     growth->context = options->context;
     if (info->kind != ES_DEVICE_CPU) {
         // candidates move when some are dropped, which those in float16 cannot
@@ -349,7 +350,21 @@ static EsStatus create_groups(EsFitSearch *search) {
         ES_TRY(create_group(search, &options->hosts[g], share, &search->groups[g]));
         search->n_groups++;
     }
+    es_fit_search_assign(search);
     return ES_STATUS_OK;
+}
+
+void es_fit_search_assign(EsFitSearch *search) {
+    int n_all = 0, first = 0;
+    for (int g = 0; g < search->n_groups; g++) {
+        n_all += search->groups[g]->n;
+    }
+    for (int g = 0; g < search->n_groups; g++) {
+        if (search->groups[g]->n > 0) {
+            es_fit_group_assign(search->groups[g], first, n_all);
+        }
+        first += search->groups[g]->n;
+    }
 }
 
 EsStatus es_fit_search_create(const EsFitSearchOptions *options, EsFitSearch **search_out) {
@@ -437,6 +452,7 @@ static EsStatus drop_weak(EsFitSearch *search, int64_t epoch) {
         }
         ES_TRY(es_fit_group_keep(search->groups[g], kept, n_here));
     }
+    es_fit_search_assign(search);
     return ES_STATUS_OK;
 }
 
@@ -494,9 +510,11 @@ static EsStatus take_best(EsFitSearch *search, int64_t epoch) {
 }
 
 EsStatus es_fit_search_advance(EsFitSearch *search, int64_t epoch) {
-    for (int g = 0; g < search->n_groups; g++) {
-        if (search->groups[g]->n > 0) {
-            ES_TRY(es_fit_group_advance(search->groups[g]));
+    for (int part = 0; part < ES_FIT_ADVANCE_PARTS; part++) {
+        for (int g = 0; g < search->n_groups; g++) {
+            if (search->groups[g]->n > 0) {
+                ES_TRY(es_fit_group_advance_part(search->groups[g], part));
+            }
         }
     }
     return take_best(search, epoch);
@@ -506,6 +524,7 @@ EsStatus es_fit_search_decide(EsFitSearch *search, int64_t epoch) {
     for (int g = 0; g < search->n_groups; g++) {
         if (search->groups[g]->n > 0) {
             ES_TRY(es_fit_group_decide(search->groups[g]));
+            ES_TRY(es_growth_gather_weights(search->groups[g]->growth));
         }
     }
     if (search->options.decided != NULL) {

@@ -143,6 +143,10 @@ typedef struct EsFitSearch {
 EsStatus es_fit_search_create(const EsFitSearchOptions *options, EsFitSearch **search);
 void es_fit_search_destroy(EsFitSearch *search);
 
+// Divides the candidates that are left over the ranks, by their place among all of them. When
+// all ranks have all weights.
+void es_fit_search_assign(EsFitSearch *search);
+
 // Trains and measures all candidates that are left, and keeps the network of the best one when it
 // is the best of all epochs so far; for rows, when it is not worse than that beyond chance.
 EsStatus es_fit_search_advance(EsFitSearch *search, int64_t epoch);

@@ -149,5 +149,6 @@ EsStatus es_fit_search_load(EsFitSearch *search, const EsCheckpoint *checkpoint)
     for (int g = 0; g < search->n_groups; g++) {
         ES_TRY(load_group(checkpoint, search, g));
     }
+    es_fit_search_assign(search);
     return load_best(search, checkpoint);
 }

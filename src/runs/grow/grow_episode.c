@@ -347,7 +347,9 @@ static EsStatus borrow_host(EsEpisodeRunner *runner, const EsEpisodeRunner *mode
 typedef struct Origin {
     const EsTask *task;
     const EsEpisodeRunner *model;
-    const EsHostSpec *host; // instead of the model's; nullable
+    const EsHostSpec *host;     // instead of the model's; nullable
+    int n_variants;             // of the model; 0: none,
+    const EsGrowthRates *rates; // and their rates [E]
 } Origin;
 
 static EsStatus create_parts(EsEpisodeRunner *runner, const Origin *origin) {
@@ -367,6 +369,8 @@ static EsStatus create_parts(EsEpisodeRunner *runner, const Origin *origin) {
     int n_shares = model != NULL ? model->settings->n_envs : settings->n_envs;
     options.n_shares = settings->data_split == 1 ? n_shares : 1;
     options.is_paired = runner->n_controls > 0;
+    options.n_variants = origin->n_variants;
+    options.rates = origin->rates;
     size_t before = es_allocation_held();
     ES_TRY(es_growth_create(&options, &runner->dataset, runner->device, &runner->growth));
     ES_TRY(es_grow_episode_create_reward_and_buffers(runner));
@@ -387,6 +391,13 @@ static EsStatus create_runner(const Origin *origin, const EsGrowSettings *settin
 EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowSettings *settings,
                                      EsEpisodeRunner *runner) {
     return create_runner(&(Origin){.model = model}, settings, 0, model->device, runner);
+}
+
+EsStatus es_grow_episode_create_variants(const EsEpisodeRunner *model,
+                                         const EsGrowSettings *settings, int n_variants,
+                                         const EsGrowthRates *rates, EsEpisodeRunner *runner) {
+    return create_runner(&(Origin){.model = model, .n_variants = n_variants, .rates = rates},
+                         settings, 0, model->device, runner);
 }
 
 EsStatus es_grow_episode_create_static(const EsEpisodeRunner *model, const EsHostSpec *host,
@@ -430,6 +441,7 @@ static EsPolicyContext policy_context(const EsEpisodeRunner *runner) {
                              .slots = es_growth_model(runner->growth)->slots,
                              .device = runner->device,
                              .n_envs = runner->settings->n_envs,
+                             .n_variants = es_growth_options(runner->growth)->n_variants,
                              .seed = (uint64_t)runner->settings->run.seed,
                              .ranks = runner->settings->run.ranks};
 }

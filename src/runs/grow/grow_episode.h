@@ -75,6 +75,12 @@ EsStatus es_grow_episode_create_reward_and_buffers(EsEpisodeRunner *runner);
 EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowSettings *settings,
                                      EsEpisodeRunner *runner);
 
+// Others of the same kind in n_variants parts, each in the same episodes as the others, with rates
+// [E] of their own.
+EsStatus es_grow_episode_create_variants(const EsEpisodeRunner *model,
+                                         const EsGrowSettings *settings, int n_variants,
+                                         const EsGrowthRates *rates, EsEpisodeRunner *runner);
+
 // The same settings on another host, in which nothing grows.
 EsStatus es_grow_episode_create_static(const EsEpisodeRunner *model, const EsHostSpec *host,
                                        EsEpisodeRunner *runner);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "esper/log.h"
+#include "runs/grow/grow_sweep.h"
 
 static int is_planted(EsGrowBaseline baseline) {
     return baseline == ES_BASELINE_SCRATCH || baseline == ES_BASELINE_TOPOLOGIES ||
@@ -171,6 +172,7 @@ static EsStatus create_evaluation(const EsGrowSettings *settings, EsGrowEvaluati
         (*evaluation)->n_tasks = (*evaluation)->n_episodes / (*evaluation)->group_size;
     }
     (*evaluation)->is_greedy = settings->is_greedy;
+    (*evaluation)->is_sweep = settings->sweep[0] != '\0';
     (*evaluation)->n_rounds = settings->run.n_rounds;
     return ES_STATUS_OK;
 }
@@ -183,6 +185,10 @@ EsStatus es_grow_evaluate_check(EsEpisodeRunner *runner) {
     if (runner->dataset.test.count < 1) {
         return ES_FAIL(INPUT, "policies are compared on test images, and the data set has none; "
                               "--eval 0 leaves the comparison out");
+    }
+    if (runner->settings->sweep[0] != '\0') {
+        EsSweep sweep;
+        return es_sweep_of_settings(runner->settings, &sweep);
     }
     ES_TRY(create_evaluation(runner->settings, &contest.evaluation));
     // the first variant is the run's own policy, which may have no file before it is trained
@@ -204,14 +210,12 @@ static EsStatus take_topology(const EsGrowth *growth, int64_t env, EsFitTopology
     return es_fit_topology_of(topology, &spec, model->slots, model->n_slots);
 }
 
-// Adds the work of the step that was measured, and checks the budget.
-static void count_step(const Contest *contest) {
-    const EsGrowth *growth = contest->running->growth;
+void es_grow_outcomes_count_step(const EsGrowth *growth, int64_t n, EsGrowOutcome *outcomes) {
     const EsGrowthOptions *options = es_growth_options(growth);
     double n_images = (double)(options->batch * options->step_batches);
     int64_t most = options->settings.max_parameters;
-    for (int64_t e = 0; e < contest->n_counted; e++) {
-        double *measure = contest->outcomes[e].measure, flops = es_growth_flops(growth, e);
+    for (int64_t e = 0; e < n; e++) {
+        double *measure = outcomes[e].measure, flops = es_growth_flops(growth, e);
         int64_t n_parameters = es_growth_parameter_count(growth, e);
         measure[ES_MEASURE_PARAMETERS] = (double)n_parameters;
         measure[ES_MEASURE_FLOPS] = flops;
@@ -228,7 +232,7 @@ static EsStatus watch_measured(void *context, int64_t step) {
     if (es_run_must_stop(contest->run)) {
         return ES_FAIL(INTERRUPTED, "the comparison was dropped");
     }
-    count_step(contest);
+    es_grow_outcomes_count_step(growth, contest->n_counted, contest->outcomes);
     if (step + 1 < es_growth_settings(growth)->episode_steps) {
         return ES_STATUS_OK;
     }
@@ -245,23 +249,33 @@ static EsStatus watch_decided(void *context, int64_t step) {
     return ES_STATUS_OK;
 }
 
+void es_grow_outcomes_take(const EsEpisodeRunner *runner, int64_t n, EsGrowOutcome *outcomes) {
+    const EsGrowthResult *results = es_growth_results(runner->growth);
+    const EsGrowthEnvView *env = &es_growth_snapshot(runner->growth)->state.env;
+    const double *rewards = es_reward_totals(runner->reward);
+    for (int64_t e = 0; e < n; e++) {
+        double *measure = outcomes[e].measure;
+        measure[ES_MEASURE_TEST_ACCURACY] = results[e].test_accuracy;
+        measure[ES_MEASURE_VALIDATION_ACCURACY] = results[e].validation_accuracy;
+        measure[ES_MEASURE_REWARD] = rewards[e];
+        measure[ES_MEASURE_PARAMETER_RATIO] = runner->parameter_ratio[e];
+        measure[ES_MEASURE_FOSSILS] = env->n_fossils[e];
+        measure[ES_MEASURE_ROLLBACKS] = env->n_rollbacks[e];
+    }
+}
+
 // Sizes are over the host that the policies grow. What never grew has no reward.
 static void take_outcomes(const Contest *contest, EsGrowBaseline baseline,
                           EsGrowOutcome *outcomes) {
     const EsEpisodeRunner *runner = contest->running;
-    const EsGrowthResult *results = es_growth_results(runner->growth);
-    const EsGrowthEnvView *env = &es_growth_snapshot(runner->growth)->state.env;
-    const double *rewards = es_reward_totals(runner->reward);
     double scale = (double)es_growth_model(runner->growth)->layout.n_host_weights /
                    (double)es_growth_model(contest->runner->growth)->layout.n_host_weights;
+    es_grow_outcomes_take(runner, contest->n_counted, outcomes);
     for (int64_t e = 0; e < contest->n_counted; e++) {
         double *measure = outcomes[e].measure;
-        measure[ES_MEASURE_TEST_ACCURACY] = results[e].test_accuracy;
-        measure[ES_MEASURE_VALIDATION_ACCURACY] = results[e].validation_accuracy;
-        measure[ES_MEASURE_REWARD] = baseline == ES_BASELINE_NONE ? rewards[e] : NAN;
-        measure[ES_MEASURE_PARAMETER_RATIO] = runner->parameter_ratio[e] * scale;
-        measure[ES_MEASURE_FOSSILS] = env->n_fossils[e];
-        measure[ES_MEASURE_ROLLBACKS] = env->n_rollbacks[e];
+        measure[ES_MEASURE_REWARD] =
+            baseline == ES_BASELINE_NONE ? measure[ES_MEASURE_REWARD] : NAN;
+        measure[ES_MEASURE_PARAMETER_RATIO] *= scale;
     }
 }
 
@@ -575,6 +589,27 @@ static EsStatus take_saved(Contest *contest, const char *path, int *is_whole) {
 
 // --- the comparison ---
 
+EsEpisodeOutcomeEvent es_grow_evaluation_row(const EsGrowEvaluation *evaluation, int variant,
+                                             int64_t i) {
+    const double *measure = evaluation->variants[variant].outcomes[i].measure;
+    return (EsEpisodeOutcomeEvent){.env = i,
+                                   .episode = ES_HELD_OUT_EPISODE + i,
+                                   .arm = evaluation->variants[variant].name,
+                                   .final_accuracy = measure[ES_MEASURE_VALIDATION_ACCURACY],
+                                   .final_loss = es_missing_real(),
+                                   .test_accuracy = measure[ES_MEASURE_TEST_ACCURACY],
+                                   .parameter_ratio = measure[ES_MEASURE_PARAMETER_RATIO],
+                                   .n_fossils = (int64_t)measure[ES_MEASURE_FOSSILS],
+                                   .n_contributing = ES_MISSING_INT,
+                                   .reward = measure[ES_MEASURE_REWARD],
+                                   .stability = es_missing_real(),
+                                   .n_steps = ES_MISSING_INT,
+                                   .n_germinated = ES_MISSING_INT,
+                                   .n_pruned = ES_MISSING_INT,
+                                   .n_rollbacks = (int64_t)measure[ES_MEASURE_ROLLBACKS],
+                                   .control_accuracy = es_missing_real()};
+}
+
 // In the round after the last one: a resumed run takes rows of later rounds back, and they are
 // emitted again.
 static EsStatus emit_outcomes(const Contest *contest) {
@@ -596,27 +631,12 @@ static EsStatus emit_outcomes(const Contest *contest) {
     }
     for (int a = 0; a < evaluation->n_variants; a++) {
         for (int64_t i = 0; i < n; i++) {
-            const double *measure = evaluation->variants[a].outcomes[i].measure;
-            rows[i] = (EsEpisodeOutcomeEvent){
-                .env = i % n_envs,
-                .episode = ES_HELD_OUT_EPISODE + i,
-                .arm = evaluation->variants[a].name,
-                .final_accuracy = measure[ES_MEASURE_VALIDATION_ACCURACY],
-                .final_loss = es_missing_real(),
-                .test_accuracy = measure[ES_MEASURE_TEST_ACCURACY],
-                .parameter_ratio = measure[ES_MEASURE_PARAMETER_RATIO],
-                .n_fossils = (int64_t)measure[ES_MEASURE_FOSSILS],
-                .n_contributing = ES_MISSING_INT,
-                .reward = measure[ES_MEASURE_REWARD],
-                .stability = es_missing_real(),
-                .n_steps = tasks != NULL
-                               ? tasks[i / n_group].n_steps
-                               : es_growth_settings(contest->runner->growth)->episode_steps,
-                .n_germinated = ES_MISSING_INT,
-                .n_pruned = ES_MISSING_INT,
-                .n_rollbacks = (int64_t)measure[ES_MEASURE_ROLLBACKS],
-                .task = tasks != NULL ? tasks[i / n_group].text : NULL,
-                .control_accuracy = es_missing_real()};
+            rows[i] = es_grow_evaluation_row(evaluation, a, i);
+            rows[i].env = i % n_envs;
+            rows[i].n_steps = tasks != NULL
+                                  ? tasks[i / n_group].n_steps
+                                  : es_growth_settings(contest->runner->growth)->episode_steps;
+            rows[i].task = tasks != NULL ? tasks[i / n_group].text : NULL;
         }
         es_emit_episode_outcome(es_run_hub(contest->run), time, rows, n);
     }
@@ -707,6 +727,49 @@ static EsStatus check_ranks(const Contest *contest) {
                           &(EsRankFact){"compared policies", text}, 1);
 }
 
+// --- a sweep ---
+
+static int has_outcomes(const EsGrowEvaluation *evaluation) {
+    int has_all = 1;
+    for (int a = 0; a < evaluation->n_variants; a++) {
+        has_all &= evaluation->variants[a].outcomes != NULL;
+    }
+    return has_all;
+}
+
+static void drop_outcomes(EsGrowEvaluation *evaluation) {
+    for (int a = 0; a < evaluation->n_variants; a++) {
+        es_release(evaluation->variants[a].outcomes);
+        evaluation->variants[a].outcomes = NULL;
+    }
+}
+
+// The variants are settings, under one policy: they run side by side, and end together.
+static EsStatus hold_sweep(Contest *contest, const char *text) {
+    EsGrowEvaluation *evaluation = contest->evaluation;
+    char path[ES_RUN_PATH_BYTES], name[ES_SWEEP_NAME_BYTES];
+    EsSweep sweep;
+    int is_saved = 0;
+    ES_TRY(es_sweep_of_settings(contest->runner->settings, &sweep));
+    ES_TRY(open_policy(contest, contest->runner, text, &contest->policies[0]));
+    for (int v = 0; v < sweep.n_variants; v++) {
+        EsGrowVariant *variant = &evaluation->variants[evaluation->n_variants++];
+        snprintf(variant->name, sizeof variant->name, "%s", es_sweep_name(&sweep, v, name));
+        snprintf(variant->hash, sizeof variant->hash, "%s", es_policy_hash(contest->policies[0]));
+    }
+    ES_TRY(check_ranks(contest));
+    es_run_folder_path(es_run_folder(contest->run), "evaluation.json", path);
+    ES_TRY(take_saved(contest, path, &is_saved));
+    if (!has_outcomes(evaluation)) {
+        is_saved = 0;
+        drop_outcomes(evaluation);
+        ES_TRY(es_sweep_run(&sweep, contest->runner, text, contest->run, evaluation));
+    }
+    ES_TRY(es_grow_evaluation_compare(evaluation, (uint64_t)contest->runner->settings->run.seed));
+    ES_TRY(is_saved ? ES_STATUS_OK : save_evaluation(contest, path));
+    return emit_outcomes(contest);
+}
+
 static EsStatus hold_contest(Contest *contest, const char *name, const char *text) {
     char path[ES_RUN_PATH_BYTES];
     ES_TRY(open_variant(contest, name, text));
@@ -722,7 +785,8 @@ EsStatus es_grow_evaluate(EsEpisodeRunner *runner, const char *name, const char 
     Contest contest = {.runner = runner, .run = run, .text = text, .start_ns = es_clock_ns()};
     *evaluation = NULL;
     ES_TRY(create_evaluation(runner->settings, &contest.evaluation));
-    EsStatus status = hold_contest(&contest, name, text);
+    EsStatus status = runner->settings->sweep[0] != '\0' ? hold_sweep(&contest, text)
+                                                         : hold_contest(&contest, name, text);
     close_variants(&contest);
     if (status != ES_STATUS_OK) {
         es_grow_evaluation_destroy(contest.evaluation);

@@ -95,6 +95,7 @@ typedef struct EsGrowEvaluation {
     int64_t group_size; // episodes whose mean is one sample of an interval: those of a task, or 1
     int n_variants;
     int is_greedy;
+    int is_sweep;     // the variants are settings, not policies
     int64_t n_rounds; // the policy was trained for
     EsGrowVariant variants[ES_GROW_VARIANTS_MAX];
     // by es_grow_evaluation_compare, where the variants have larger budgets:
@@ -112,9 +113,20 @@ void es_grow_outcomes_select(const EsGrowOutcome *outcomes, int64_t n, EsGrowOut
 // Returns whether a network is better by validation than another; any than one without a number.
 int es_grow_outcome_is_better(const EsGrowOutcome *outcome, const EsGrowOutcome *other);
 
+// Episode i of a variant, for the records; without its task and number of steps.
+EsEpisodeOutcomeEvent es_grow_evaluation_row(const EsGrowEvaluation *evaluation, int variant,
+                                             int64_t i);
+
+// The work of the step that was measured, and whether a budget was exceeded, of n environments.
+void es_grow_outcomes_count_step(const EsGrowth *growth, int64_t n, EsGrowOutcome *outcomes);
+
+// The measures at the end of an episode, of n environments.
+void es_grow_outcomes_take(const EsEpisodeRunner *runner, int64_t n, EsGrowOutcome *outcomes);
+
 // The policy `text` (name or file) as the variant `name`, against the settings'. Variants that
 // evaluation.json in the folder of `run` has (same name, hash and episodes) are taken from there;
-// the others run, and each is kept there when it is over. INTERRUPTED when the user asks to stop.
+// the others run, and each is kept there when it is over. With a sweep in the settings the variants
+// are those of the sweep instead. INTERRUPTED when the user asks to stop.
 EsStatus es_grow_evaluate(EsEpisodeRunner *runner, const char *name, const char *text, EsRun *run,
                           EsGrowEvaluation **evaluation);
 void es_grow_evaluation_destroy(EsGrowEvaluation *evaluation);

@@ -249,7 +249,10 @@ static EsStatus find_host_bytes(EsGrowRun *grow, int n_seeds, size_t *bytes) {
     EsGrowth *growth = grow->runner.growth;
     int64_t n_evaluated = es_grow_settings_evaluated(settings);
     int n_own = n_evaluated > 0 ? es_grow_settings_evaluated_envs(settings) : 0;
-    int n_sets = (n_own < settings->n_envs) + es_grow_evaluate_has_static(settings);
+    EsSweep sweep = {.n_variants = 0};
+    ES_TRY(settings->sweep[0] != '\0' ? es_sweep_of_settings(settings, &sweep) : ES_STATUS_OK);
+    int n_sets =
+        (n_own < settings->n_envs) + es_grow_evaluate_has_static(settings) + sweep.n_variants;
     int64_t n_episodes = (int64_t)settings->run.n_rounds * settings->n_envs;
     size_t compared_bytes = 0;
     *bytes = 0;

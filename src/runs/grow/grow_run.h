@@ -9,7 +9,7 @@
 #define ES_RUNS_GROW_RUN_H
 
 #include "runs/grow/grow_episode.h"
-#include "runs/grow/grow_evaluate.h"
+#include "runs/grow/grow_sweep.h"
 #include "runs/run.h"
 
 typedef struct EsGrowRun EsGrowRun;

@@ -147,6 +147,10 @@ static const EsConfigKey keys[] = {
                    "topologies for the same training FLOPs; budget2, budget4: larger budgets"),
     ES_CONFIG_BOOL(EsGrowSettings, is_greedy, "evaluate", "greedy", "off",
                    "learned policies take the most likely action instead of drawing"),
+    ES_CONFIG_TEXT(EsGrowSettings, sweep, "evaluate", "sweep", "",
+                   "instead of policies, compare rates of hosts side by side: key=a,b;key=c,d of "
+                   "grow.host_rate, grow.seed_rate, grow.clip, recipe.momentum, "
+                   "recipe.weight_decay; --sweep sets it"),
 };
 
 EsConfig es_grow_run_config(EsGrowSettings *settings) {

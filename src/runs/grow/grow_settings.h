@@ -111,6 +111,8 @@ void es_task_smallest(const EsTaskSettings *settings, EsTask *task);
 
 // --- settings ---
 
+#define ES_SWEEP_TEXT_BYTES 512
+
 typedef struct EsGrowSettings {
     EsRunSettings run;
     // [grow]
@@ -154,6 +156,7 @@ typedef struct EsGrowSettings {
     int n_evaluated; // episodes; -1: for learned policies alone
     char against[1024];
     int is_greedy;
+    char sweep[ES_SWEEP_TEXT_BYTES]; // "grow.host_rate=0.01,0.05;grow.clip=1,5" (grow_sweep.h)
 } EsGrowSettings;
 
 // The declared keys over `settings`, which is filled with defaults.

@@ -119,6 +119,30 @@ static const char episodes_select[] =
     "  reward, NULL, n_steps, NULL, NULL, NULL, query, label, is_proved, NULL, NULL\n"
     "FROM event_proof_episode";
 
+static const EsViewColumn variants_columns[] = {
+    {"variant", "policy, baseline, or settings of a sweep; NULL: training"},
+    {"n_episodes", "held-out ones are the same for all"},
+    {"test_accuracy", "mean, percent"},
+    {"test_std", "over the episodes"},
+    {"difference", "to the first variant, paired by episode: mean of this one less that one"},
+    {"accuracy", "validation, mean, percent"},
+    {"parameter_ratio", "all parameters over the host's, mean"},
+    {"n_fossils", "mean"},
+    {"reward", "of an episode, mean; NULL of what does not grow"},
+};
+static const char variants_select[] =
+    "SELECT e.arm, count(*), avg(e.test_accuracy), CASE WHEN count(*) > 1 THEN\n"
+    "  sqrt(max(sum((e.test_accuracy - m.test) * (e.test_accuracy - m.test)), 0) /\n"
+    "  (count(*) - 1)) END,\n"
+    "  avg(e.test_accuracy - f.test_accuracy), avg(e.final_accuracy), avg(e.parameter_ratio),\n"
+    "  avg(e.n_fossils), avg(e.reward)\n"
+    "FROM episodes e\n"
+    "JOIN (SELECT arm, avg(test_accuracy) AS test FROM episodes GROUP BY arm) m\n"
+    "  ON m.arm IS e.arm\n"
+    "LEFT JOIN episodes f ON f.episode = e.episode AND f.arm = (SELECT arm FROM\n"
+    "  event_episode_outcome WHERE arm IS NOT NULL ORDER BY rowid LIMIT 1)\n"
+    "GROUP BY e.arm ORDER BY avg(e.test_accuracy) DESC";
+
 static const EsViewColumn seeds_columns[] = {
     {"seed_id", "unique in the run"},
     {"round", ""},
@@ -513,6 +537,7 @@ static const EsView views[] = {
     VIEW(runs, "the run: one row"),
     VIEW(rounds, "one row per round: accuracy, reward, growth, the policy's update"),
     VIEW(episodes, "one row per environment and episode: how it ended"),
+    VIEW(variants, "one row per policy or setting of a comparison, the best first"),
     VIEW(seeds, "one row per seed: where it came from, its stages, how it ended"),
     VIEW(decisions, "one row per environment and recorded step: what the policy chose"),
     VIEW(rewards, "one row per environment and recorded step: the reward and its terms"),

@@ -73,6 +73,23 @@ start 2 "$esper" "${run[@]}" "${common[@]}" --rounds 2 --eval 4 --out compared-2
 "$esper" "${run[@]}" "${common[@]}" --rounds 2 --eval 4 --out compared > one.txt
 diff one.txt two.txt || fail "the comparison differs"
 
+# a sweep whose variants are runs of their own: groups of 2 and 1 ranks run two of them, 2 ranks run three in turns; and
+# one whose variants share a run
+if [[ $kind == grow ]]; then
+    sweep=("${run[@]}" "${common[@]}" --rounds 1 --eval 4)
+    "$esper" "${sweep[@]}" --sweep reward=shaped,basic,sparse --out sweep > one.txt
+    start 2 "$esper" "${sweep[@]}" --sweep reward=shaped,basic,sparse --out sweep-2 > two.txt
+    diff one.txt two.txt || fail "2 ranks: another sweep"
+    start 3 "$esper" "${sweep[@]}" --sweep reward=shaped,basic --out sweep-3 > /dev/null
+    for variant in 1 2; do
+        cmp sweep/variant-$variant/policy.safetensors sweep-3/variant-$variant/policy.safetensors ||
+            fail "3 ranks: another policy in variant $variant"
+    done
+    "$esper" "${sweep[@]}" --policy random --sweep host_rate=0.01,0.1 --out side > one.txt
+    start 3 "$esper" "${sweep[@]}" --policy random --sweep host_rate=0.01,0.1 --out side-3 > two.txt
+    diff one.txt two.txt || fail "3 ranks: another sweep side by side"
+fi
+
 # ranks that differ are refused, and the message says who differs in what
 cat > odd.sh <<'END'
 if [[ $OMPI_COMM_WORLD_RANK == 1 ]]; then exec "$@" --seed 8; fi
