@@ -12,8 +12,9 @@
 #include "base/memory.h"
 #include "growth/cuda/growth_on_device.h"
 
-// images of one pass of evaluation
-#define PASS_IMAGES_MAX 1024
+// images of one pass of evaluation, and numbers of a map over all of them
+#define PASS_IMAGES_MAX  1024
+#define PASS_NUMBERS_MAX (1 << 24)
 // hosts that run side by side, each in memory of its own
 #define STREAMS_MAX 8
 
@@ -146,14 +147,32 @@ static void destroy(EsGrowth *growth) {
 
 // --- what a step will run ---
 
+// The worker of host or trial number i.
+static EsPlanWorker *runner_of(const EsGrowth *growth, int64_t i) {
+    return growth->workers[i % growth->n_workers].runner;
+}
+
+// Numbers of the largest map of an image.
+static int64_t widest_map(const EsHostSpec *host) {
+    int64_t side = host->image_size, most = host->image_channels * side * side;
+    for (int b = 0; b < host->n_blocks; b++) {
+        const EsHostBlock block = es_host_block(host, b);
+        most = ES_MAX(most, block.n_channels * side * side);
+        side = block.has_pool ? side / 2 : side;
+    }
+    return most;
+}
+
 // Images of a pass: of equal length, but for the last.
-static int64_t pass_images(int64_t n_images) {
-    int64_t n_passes = (n_images + PASS_IMAGES_MAX - 1) / PASS_IMAGES_MAX;
+static int64_t pass_images(const EsGrowth *growth, int64_t n_images) {
+    int64_t most = PASS_NUMBERS_MAX / widest_map(&growth->model.host);
+    most = ES_MIN(ES_MAX(most, 1), PASS_IMAGES_MAX);
+    int64_t n_passes = (n_images + most - 1) / most;
     return (n_images + n_passes - 1) / n_passes;
 }
 
 static EsStatus find_trial(EsGrowth *growth, const EsGrowthState *state, EsGrowthTrial *trial) {
-    return es_growth_find_trial(growth, state, pass_images(trial->n_images), trial);
+    return es_growth_find_trial(growth, state, pass_images(growth, trial->n_images), trial);
 }
 
 // The trials of the step, in the order in which list_kernel lists them.
@@ -181,7 +200,7 @@ static EsStatus find_training(EsGrowth *growth, const EsGrowthState *state) {
         EsTopology topology = es_growth_topology(state, e);
         ES_TRY(es_growth_plans_find(growth->plans, &topology, growth->options.batch, 1,
                                     &growth->train_plans[e]));
-        ES_TRY(es_growth_reserve(growth, growth->train_plans[e]));
+        ES_TRY(es_plan_worker_reserve(runner_of(growth, e), growth->train_plans[e]->plan));
     }
     return ES_STATUS_OK;
 }
@@ -262,11 +281,6 @@ static EsStatus join_streams(EsGrowth *growth, int64_t n) {
     return ES_STATUS_OK;
 }
 
-// The worker of host or trial number i.
-static EsPlanWorker *runner_of(const EsGrowth *growth, int64_t i) {
-    return growth->workers[i % growth->n_workers].runner;
-}
-
 // --- one host ---
 
 // A number of a row in device memory, as an input or a result of one host.
@@ -330,7 +344,7 @@ static void run_trial(EsGrowth *growth, const EsGrowthPlan *plan, int32_t env, i
 static EsStatus evaluate(EsGrowth *growth, const EsGrowthTrial *trials, int64_t n,
                          int64_t first_image, int64_t n_images) {
     EsPlannedStep *planned = growth->on_device->planned;
-    int64_t batch = pass_images(n_images);
+    int64_t batch = pass_images(growth, n_images);
     n = trials == NULL ? planned->n_trials : n;
     trials = trials == NULL ? planned->trials : trials;
     for (int64_t done = 0; done < n_images; done += batch) {

@@ -186,15 +186,15 @@ EsDtype es_growth_auto_precision(const EsHostSpec *host, const EsSlot *slots, in
 EsStatus es_growth_choose_executor(const EsGrowthModel *model, const EsDevice *device,
                                    EsDtype precision, int is_generic, int *is_fused,
                                    char not_fused[256]) {
-    *is_fused = 0;
-    snprintf(not_fused, 256, "not fused, as was asked for");
-    if (!is_generic) {
-        EsStatus status = es_fused_step_check(model, device, precision);
-        *is_fused = status == ES_STATUS_OK;
-        snprintf(not_fused, 256, *is_fused ? "" : "not fused, which is slower: %.220s",
-                 es_status_detail());
-        ES_TRY(status == ES_STATUS_UNSUPPORTED ? ES_STATUS_OK : status);
+    EsStatus status = is_generic ? ES_FAIL(UNSUPPORTED, "as was asked for")
+                                 : es_fused_step_check(model, device, precision);
+    *is_fused = status == ES_STATUS_OK;
+    not_fused[0] = '\0';
+    if (status == ES_STATUS_UNSUPPORTED) {
+        snprintf(not_fused, 256, "not fused, which is slower: %.220s", es_status_detail());
+        status = ES_STATUS_OK;
     }
+    ES_TRY(status);
     return !*is_fused && precision == ES_DTYPE_F16
                ? ES_FAIL(UNSUPPORTED, "%s; float16 runs fused alone: choose bfloat16 or off (f32)",
                          not_fused)
