@@ -22,6 +22,9 @@ int es_grow_is_repeat_folder(const char *path);
 EsExit cmd_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
                        const EsArguments *arguments, int n_repeats, int as_json);
 
+// The outcome of several runs after one more: its own, with the losses of all.
+void es_grow_join_outcome(EsRunOutcome *all, const EsRunOutcome *last);
+
 // --- several settings ---
 
 // Returns whether --sweep wrote the folder as runs of their own: it has variant-1, and is no run.

@@ -95,6 +95,14 @@ static EsStatus take_evaluation(Repeat *repeat, int i, const char *folder) {
                                   repeat->first_seed, what);
 }
 
+void es_grow_join_outcome(EsRunOutcome *all, const EsRunOutcome *last) {
+    int has_lost = all->has_lost_events || last->has_lost_events;
+    int64_t diverged_since = ES_MAX(all->diverged_since, last->diverged_since);
+    *all = *last;
+    all->has_lost_events = has_lost;
+    all->diverged_since = diverged_since;
+}
+
 static EsStatus run_seed(Repeat *repeat, int i) {
     EsGrowSettings settings = *(const EsGrowSettings *)repeat->config->settings;
     EsConfig config = *repeat->config;
@@ -118,12 +126,7 @@ static EsStatus run_seed(Repeat *repeat, int i) {
     }
     es_run_program_close(&run);
     es_grow_run_destroy(run.work);
-    const EsRunOutcome *outcome = &run.session.outcome;
-    int has_lost = repeat->outcome.has_lost_events || outcome->has_lost_events;
-    int64_t diverged_since = ES_MAX(repeat->outcome.diverged_since, outcome->diverged_since);
-    repeat->outcome = *outcome;
-    repeat->outcome.has_lost_events = has_lost;
-    repeat->outcome.diverged_since = diverged_since;
+    es_grow_join_outcome(&repeat->outcome, &run.session.outcome);
     ES_TRY(run.status);
     return take_evaluation(repeat, i, path);
 }

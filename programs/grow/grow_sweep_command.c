@@ -140,12 +140,7 @@ static EsStatus run_variant(Sweep *sweep, int variant) {
     es_run_program_close(&run);
     ES_TRY(es_ranks_status(sweep->part)); // MPI still has the buffers of the work, and all end
     es_grow_run_destroy(run.work);
-    const EsRunOutcome *outcome = &run.session.outcome;
-    int has_lost = sweep->outcome.has_lost_events || outcome->has_lost_events;
-    int64_t diverged_since = ES_MAX(sweep->outcome.diverged_since, outcome->diverged_since);
-    sweep->outcome = *outcome;
-    sweep->outcome.has_lost_events = has_lost;
-    sweep->outcome.diverged_since = diverged_since;
+    es_grow_join_outcome(&sweep->outcome, &run.session.outcome);
     return run.status;
 }
 
