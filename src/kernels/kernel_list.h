@@ -87,8 +87,8 @@
 // d_h leaves out the gradient that reaches the host through the seed's own input, which is h as
 // well: it comes back through seed_input_backward, d_h = d_x, and 0 in NONE and INCUBATE, where the
 // seed must not move the host. d_h, d_seed and d_gate of blend_backward are nullable.
-// CLOSED_HOST makes d_h of blend_backward 0, CLOSED_SEED d_seed and d_gate: what is left is the part
-// of the gradient that takes the other way.
+// CLOSED_HOST makes d_h of blend_backward 0, CLOSED_SEED d_seed and d_gate: what is left is the
+// part of the gradient that takes the other way.
 //
 // Exact: a = 0 (or e = 0) gives h bit for bit in every mode, a = 1 (or e = 1) gives s in ADD and
 // GATE; at a = 0 seed is not read.

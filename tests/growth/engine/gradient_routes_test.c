@@ -1,5 +1,5 @@
-// Aggregation of gradients by route: PCGrad against projections of the vectors themselves, conflicts
-// that were made, and the plain gradient bit for bit where there is nothing to do.
+// Aggregation of gradients by route: PCGrad against projections of the vectors themselves,
+// conflicts that were made, and the plain gradient bit for bit where there is nothing to do.
 #include "es_test.h"
 
 #include "growth/engine/gradient_routes.h"

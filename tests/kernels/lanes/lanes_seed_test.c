@@ -210,7 +210,7 @@ static void check_scale_and_mix(Maps *m) {
     es_release(sums);
 }
 
-// The formulas of blend_rules.h, in float as they stand there, with ways closed (ES_BLEND_CLOSED_*).
+// The formulas of blend_rules.h, in float as they stand there, with ways closed.
 static void check_blend_closed(Maps *m, int32_t mode, float alpha, int has_gate, int32_t closed) {
     Map gate = make_map(m->kernels->n_lanes, 1, 1, 1, 0),
         d_gate = make_map(m->kernels->n_lanes, 1, 1, 1, 0);

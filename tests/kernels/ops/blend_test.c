@@ -102,7 +102,8 @@ static int expect(const EsCase *c, const char *output, double *expected) {
         if (strcmp(output, "d_gate") == 0) {
             expected[image] += element.gate;
         } else if (strcmp(output, "d_h_by_seed") == 0) {
-            expected[i] = es_blend_is_mixed(es_blend_mode(mode)) ? es_case_initial(c, "d_x")[i] : 0.0;
+            int is_mixed = es_blend_is_mixed(es_blend_mode(mode));
+            expected[i] = is_mixed ? es_case_initial(c, "d_x")[i] : 0.0;
         } else {
             expected[i] = strcmp(output, "y") == 0     ? element.y
                           : strcmp(output, "d_h") == 0 ? element.d_h
