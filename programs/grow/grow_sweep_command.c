@@ -112,6 +112,16 @@ static EsStatus configure(Sweep *sweep, const EsOptionTable *table, const EsArgu
 
 // --- runs of their own ---
 
+// A variant goes on with the settings that it began with, so that its results are those of its name.
+static EsStatus check_variant(const EsConfig *config, const char *folder) {
+    EsGrowSettings before;
+    EsConfig stored = es_grow_run_config(&before);
+    char path[ES_RUN_PATH_BYTES + 16];
+    snprintf(path, sizeof path, "%s/config.ini", folder);
+    ES_TRY(es_config_load(&stored, path));
+    return es_run_settings_check_resumed(config, &before, config->settings);
+}
+
 static EsStatus run_variant(Sweep *sweep, int variant) {
     EsGrowSettings settings = sweep->settings;
     EsConfig config = sweep->config;
@@ -125,6 +135,7 @@ static EsStatus run_variant(Sweep *sweep, int variant) {
     variant_path(sweep, variant, path);
     command.resume = command.resume != NULL && stat(path, &info) == 0 ? path : NULL;
     command.out = command.resume == NULL ? path : NULL;
+    ES_TRY(command.resume != NULL ? check_variant(&config, path) : ES_STATUS_OK);
     command.is_further = variant > 0;
     command.is_quiet |= sweep->group > 0; // lines of several runs are not told apart
     command.has_ranks = 1;
@@ -144,8 +155,7 @@ static EsStatus run_variant(Sweep *sweep, int variant) {
     return run.status;
 }
 
-// The variants of this group. A failure of one group must end them all (end_sweep); a stop is
-// everybody's.
+// The variants of this group, up to the first that fails or is stopped.
 static EsStatus run_own(Sweep *sweep) {
     for (int v = sweep->group; v < sweep->sweep.n_variants; v += sweep->n_groups) {
         ES_TRY(run_variant(sweep, v));
@@ -166,11 +176,12 @@ static EsStatus open_groups(Sweep *sweep) {
     return es_ranks_divide(sweep->ranks, sweep->n_groups, &sweep->part);
 }
 
-// Makes a stop of one group known to all.
+// Makes a stop of one group known to all. A failure is not waited with: it ends all (end_apart).
 static EsStatus share_stop(Sweep *sweep, EsStatus status) {
+    int has_failed = status != ES_STATUS_OK && status != ES_STATUS_INTERRUPTED;
     int count = es_ranks_count(sweep->ranks), is_stopped = status == ES_STATUS_INTERRUPTED;
     int *stopped = NULL;
-    if (count == 1) {
+    if (count == 1 || has_failed) {
         return status;
     }
     ES_TRY(es_allocate(sizeof *stopped * (size_t)count, (void **)&stopped));

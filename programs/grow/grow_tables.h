@@ -30,7 +30,7 @@ void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed);
 void es_grow_print_seeds(EsGrowEvaluation *const *evaluations, int n, int first_seed);
 json_t *es_grow_seeds_json(EsGrowEvaluation *const *evaluations, int n, int first_seed);
 
-#define ES_GROW_EXECUTION_BYTES 512
+#define ES_GROW_EXECUTION_BYTES 640
 
 // Describes how the runner's hosts compute: the number type and the reason for it, and what runs
 // them, with the reason where it is not the fastest.

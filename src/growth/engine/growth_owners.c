@@ -79,12 +79,24 @@ static double topology_flops(const EsGrowth *growth, const EsTopology *topology)
     return flops;
 }
 
-// Operations of an environment's next step: three times forward for a training sample, and forward
-// for each trial of a validation sample.
+// Times that a batch runs: once, and again for every route of its gradient (growth_routes.c).
+static int count_passes(const EsGrowth *growth, int64_t env) {
+    const EsSeedView *seed = &growth->shown.state.seed;
+    int n_on = 0;
+    for (int s = 0; growth->routes != NULL && s < growth->model.n_slots; s++) {
+        int64_t i = env * growth->model.n_slots + s;
+        n_on += es_slot_is_on(seed->stage[i], seed->alpha[i], 0, s);
+    }
+    return n_on < 2 ? 1 : 2 + n_on;
+}
+
+// Operations of an environment's next step: three times forward for a training sample, as often as
+// batches run, and forward for each trial of a validation sample.
 static double step_cost(const EsGrowth *growth, int64_t env) {
     const EsGrowthOptions *options = &growth->options;
     EsTopology topology = es_growth_topology(&growth->shown.state, env);
-    double trained = 3.0 * (double)(options->batch * options->step_batches);
+    double trained =
+        3.0 * (double)(options->batch * options->step_batches) * count_passes(growth, env);
     double cost = trained * topology_flops(growth, &topology);
     for (int32_t k = 0; k < es_ablation_count(&growth->ablations[env]); k++) {
         topology = es_growth_trial_topology(&growth->shown.state, env,

@@ -50,6 +50,7 @@ typedef struct EsSqliteSink {
     int64_t n_rolled_back;                // packets lost since the last flush by a failed write
 
     sqlite3_stmt *build[ES_EVENT_COUNT][2]; // owned; of the summaries of a type: by round, by 16
+    int has_no_summaries;                   // one failed: rows alone are written
     int64_t summed_round;                   // newest round that may be summed up
     int64_t n_sixteens;                     // buckets of 16 up to it; -1: some were taken back
     int64_t version, last_round;            // of the database when it was opened; to keep, -1: all

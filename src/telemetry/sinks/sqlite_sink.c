@@ -233,7 +233,8 @@ static EsStatus sum_up(EsSqliteSink *sink, int64_t last_round) {
     return ES_STATUS_OK;
 }
 
-// Takes back the buckets that a late row belongs to; they are made again with the next round.
+// Takes back the bucket of a late row and all after it; they are made again with the next round.
+// Rows of other types that a summary looks at (steps on the stride) do not come late.
 static EsStatus take_back(EsSqliteSink *sink, const EsPacket *packet) {
     sqlite3_str *sql = sqlite3_str_new(sink->db);
     sqlite3_str_appendf(sql, "DELETE FROM \"summary_%w\" WHERE last >= %lld", packet->schema->name,
@@ -449,6 +450,36 @@ static EsStatus remove_former_rankings(EsSqliteSink *sink, const EsPacket *packe
                              : ES_SQLITE_FAIL(sink->db, code, "cannot replace a ranking");
 }
 
+static EsStatus execute_text(sqlite3 *db, const char *text) {
+    int code = sqlite3_exec(db, text, NULL, NULL, NULL);
+    return code == SQLITE_OK ? ES_STATUS_OK
+                             : ES_SQLITE_FAIL(db, code, "cannot keep summaries apart");
+}
+
+// Empties what summaries there still are: later rows would not be in them.
+static void forget_summaries(EsSqliteSink *sink) {
+    char sql[128];
+    for (int i = 0; i < es_summary_count(); i++) {
+        snprintf(sql, sizeof sql, "DELETE FROM summary_%s",
+                 es_event_schema(es_summary(i)->type)->name);
+        (void)sqlite3_exec(sink->db, sql, NULL, NULL, NULL);
+    }
+}
+
+// Summaries may be missing, for readers have the rows; rows may not. A failure undoes what it did
+// and ends the summing; the next session sums up anew.
+static EsStatus try_summaries(EsSqliteSink *sink, const EsPacket *packet) {
+    ES_TRY(execute_text(sink->db, "SAVEPOINT summaries"));
+    if (keep_summaries(sink, packet) == ES_STATUS_OK) {
+        return execute_text(sink->db, "RELEASE summaries");
+    }
+    es_log(ES_LOG_WARNING, "rounds are not summed up any more: %s", es_status_detail());
+    sink->has_no_summaries = 1;
+    ES_TRY(execute_text(sink->db, "ROLLBACK TO summaries; RELEASE summaries"));
+    forget_summaries(sink);
+    return ES_STATUS_OK;
+}
+
 static EsStatus write_packet(void *state, const EsPacket *packet) {
     EsSqliteSink *sink = state;
     if (sqlite3_get_autocommit(sink->db)) {
@@ -463,8 +494,8 @@ static EsStatus write_packet(void *state, const EsPacket *packet) {
     if (status == ES_STATUS_OK) {
         status = insert_rows(sink, packet);
     }
-    if (status == ES_STATUS_OK) {
-        status = keep_summaries(sink, packet);
+    if (status == ES_STATUS_OK && !sink->has_no_summaries) {
+        status = try_summaries(sink, packet);
     }
     if (status != ES_STATUS_OK) {
         abandon(sink);

@@ -35,6 +35,7 @@ expect_text "buckets that are not their rows" "$(ask long "WITH summed AS (SELEC
     FROM event_round_completed WHERE round <= (SELECT max(last) FROM summary_round_completed) GROUP BY 1)
     SELECT (SELECT count(*) FROM direct) - count(*) FROM summed JOIN direct USING (bucket, n, high)
     WHERE abs(summed.mean - direct.mean) < 1e-9")" 0
+expect_text "rounds that are summed up" "$(ask long "SELECT max(last) FROM summary_round_completed")" "$((rounds / 16 * 16))"
 expect_text "decisions" "$(ask long "SELECT sum(n_rows) FROM summary_decision_taken WHERE level = 1")" \
     "$(ask long "SELECT count(*) FROM event_decision_taken")"
 finish

@@ -267,3 +267,22 @@ TEST(late_rows_are_summed_up) {
     expect_summaries(path, 40, 32);
     sink.close(sink.state);
 }
+
+// Another program has removed a summary: rows are written as ever, and the next session sums up.
+TEST(a_summary_that_fails_costs_no_row) {
+    const char *path = temp_path("run.db");
+    EsSink sink;
+    sqlite3 *db = NULL;
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
+    REQUIRE_OK(send_span(&sink, 1, 20, 1));
+    EXPECT_EQ(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(db, "DROP TABLE summary_decision_taken", NULL, NULL, NULL), SQLITE_OK);
+    REQUIRE_OK(send_span(&sink, 21, 40, 1));
+    EXPECT_EQ((int)ask_int(db, "SELECT count(DISTINCT round) FROM event_round_completed"), 40);
+    EXPECT_EQ((int)ask_int(db, "SELECT count(*) FROM summary_round_completed"), 0);
+    sqlite3_close(db);
+    sink.close(sink.state);
+    REQUIRE_OK(es_sqlite_sink_open(path, 40, &sink));
+    sink.close(sink.state);
+    expect_summaries(path, 40, 32);
+}
