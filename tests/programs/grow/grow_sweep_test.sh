@@ -78,6 +78,11 @@ expect_text "episodes in the database, once each" "$(ask "$folder/apart" "SELECT
 run 2 grow --resume "$folder/apart" --sweep reward=shaped,basic --quiet
 expect_part "another sweep" "$err" "reward"
 
+# nor may a variant become another where nothing was trained, so that there is no checkpoint that knows
+run 0 grow "${small[@]}" --policy random --eval 3 --sweep batch=16,24 --out "$folder/untrained" --quiet
+run 2 grow --resume "$folder/untrained" --sweep batch=16,32 --quiet
+expect_part "another value of a variant" "$err" "batch is 24 in the run that is resumed and cannot become 32"
+
 "$esper" grow "${trained[@]}" --sweep reward=basic,shaped --rounds 3000 --checkpoint.every=1 --out "$folder/stopped" \
     > /dev/null 2> "$folder/err" &
 job=$!
