@@ -348,7 +348,7 @@ static EsStatus prepare_trial(EsGrowth *growth, EsGrowthTrial *trial) {
 
 // --- episodes to come ---
 
-// Creation has allocated everything.
+// The fused step has allocated everything; plans and their memory come with topologies.
 static EsStatus measure_episodes(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes) {
     (void)growth, (void)n_episodes, (void)n_seeds;
     *bytes = 0;

@@ -4,8 +4,8 @@
 // measure the worth of each), decide, tick. es_growth_reset and es_growth_step end where a decision
 // is wanted; the state (seed_fields.h) then says everything a policy may know, and masks hold the
 // legal actions. On the CPU a thread trains whole hosts, each with the plan of its own topology; on
-// a GPU all of them train in the same launches (growth_device.h). Results do not depend on the
-// number of threads, nor an environment's on the others. With several ranks (distributed/ranks.h)
+// a GPU all of them train in the same launches, or each by plans where the fused step does not run
+// the host (growth_device.h). Results do not depend on the number of threads, nor an environment's on the others. With several ranks (distributed/ranks.h)
 // create, save and load are each rank's own, all other calls that train, evaluate or read weights
 // are collective.
 //
@@ -124,8 +124,8 @@ EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions);
 EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions);
 EsStatus es_growth_advance(EsGrowth *growth);
 
-// The part of es_growth_advance in which ranks do not wait for each other: training and validation
-// of this rank's environments. It may come before it, so that several growths are trained before
+// The part of es_growth_advance in which ranks train and validate their own environments; they wait
+// for each other only where weights change owners before it. It may come before the whole, so that several growths are trained before
 // the first is waited for.
 EsStatus es_growth_advance_own(EsGrowth *growth);
 
@@ -231,7 +231,8 @@ double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env);
 
 // Estimates the bytes that n_episodes will allocate, with at most `n_seeds` in a host: activations
 // for every thread, as many as any topology takes, and a guess of the plans, since the topologies
-// that will be met are not known. 0 on a GPU, where all is allocated already.
+// that will be met are not known. 0 on a GPU: the fused step has allocated all by then, and what
+// plans of topologies to come will take is not estimated.
 EsStatus es_growth_episode_bytes(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes);
 
 // With ranks: environment e is number `first` + e of n_all, whose ranks follow from that number and
