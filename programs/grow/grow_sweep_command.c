@@ -112,7 +112,7 @@ static EsStatus configure(Sweep *sweep, const EsOptionTable *table, const EsArgu
 
 // --- runs of their own ---
 
-// A variant goes on with the settings that it began with, so that its results are those of its name.
+// A variant goes on with the settings that it began with: its results are those of its name.
 static EsStatus check_variant(const EsConfig *config, const char *folder) {
     EsGrowSettings before;
     EsConfig stored = es_grow_run_config(&before);

@@ -5,9 +5,9 @@
 // is wanted; the state (seed_fields.h) then says everything a policy may know, and masks hold the
 // legal actions. On the CPU a thread trains whole hosts, each with the plan of its own topology; on
 // a GPU all of them train in the same launches, or each by plans where the fused step does not run
-// the host (growth_device.h). Results do not depend on the number of threads, nor an environment's on the others. With several ranks (distributed/ranks.h)
-// create, save and load are each rank's own, all other calls that train, evaluate or read weights
-// are collective.
+// the host (growth_device.h). Results do not depend on the number of threads, nor an environment's
+// on the others. With several ranks (distributed/ranks.h) create, save and load are each rank's
+// own, all other calls that train, evaluate or read weights are collective.
 //
 //     EsGrowth *growth; ES_TRY(es_growth_create(&options, &dataset, device, &growth));
 //     ES_TRY(es_growth_reset(growth, first_episode));
@@ -125,8 +125,8 @@ EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions);
 EsStatus es_growth_advance(EsGrowth *growth);
 
 // The part of es_growth_advance in which ranks train and validate their own environments; they wait
-// for each other only where weights change owners before it. It may come before the whole, so that several growths are trained before
-// the first is waited for.
+// for each other only where weights change owners before it. It may come before the whole, so that
+// several growths are trained before the first is waited for.
 EsStatus es_growth_advance_own(EsGrowth *growth);
 
 // The first half with seeds and graphs that were made ready before (seed_preparation.h), or with

@@ -1,6 +1,7 @@
 // Environments of proofs in device memory: their life, the order of launches, and the copies by
 // which the CPU's arrays show what was done. A step is one launch, two copies to the CPU (three
-// with predicates of over two arguments) and one wait; a walk of any number of steps costs the same.
+// with predicates of over two arguments) and one wait; a walk of any number of steps costs the
+// same.
 #include <string.h>
 
 #include "base/memory.h"
