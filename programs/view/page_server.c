@@ -693,38 +693,44 @@ static void *stop_daemon(void *daemon) {
     return NULL;
 }
 
-// Closes all connections and ends the threads that answer. Returns whether it was done in time: a
-// locked database, or libmicrohttpd among many clients that close, can hold it up for 20 s.
-static int stop_answering(EsPageServer *server) {
-    pthread_t stopper;
-    struct timespec until;
-    if (pthread_create(&stopper, NULL, stop_daemon, server->daemon) != 0) {
-        MHD_stop_daemon(server->daemon);
+// Returns whether the thread ended in time; one that did not is left alone.
+static int is_joined(pthread_t thread, const struct timespec *until) {
+    if (pthread_timedjoin_np(thread, NULL, until) == 0) {
         return 1;
     }
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += STOP_SECONDS;
-    if (pthread_timedjoin_np(stopper, NULL, &until) == 0) {
-        return 1;
-    }
-    pthread_detach(stopper);
+    pthread_detach(thread);
     es_log(ES_LOG_WARNING, "some answers were not waited for: they take more than %d s",
            STOP_SECONDS);
     return 0;
 }
 
+// Closes all connections and ends the threads that answer. Returns whether it was done in time: a
+// locked database, or libmicrohttpd among many clients that close, can hold it up for 20 s.
+static int stop_answering(EsPageServer *server, const struct timespec *until) {
+    pthread_t stopper;
+    if (pthread_create(&stopper, NULL, stop_daemon, server->daemon) != 0) {
+        MHD_stop_daemon(server->daemon);
+        return 1;
+    }
+    return is_joined(stopper, until);
+}
+
 int es_page_server_stop(EsPageServer *server) {
+    struct timespec until;
     if (server == NULL) {
         return 1;
     }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += STOP_SECONDS;
     pthread_mutex_lock(&server->lock);
     server->is_stopping = 1;
     pthread_cond_signal(&server->stops);
     pthread_mutex_unlock(&server->lock);
-    if (server->has_watcher) {
-        pthread_join(server->watcher, NULL);
+    // the watcher may be in a folder that does not answer
+    if (server->has_watcher && !is_joined(server->watcher, &until)) {
+        return 0;
     }
-    if (server->daemon != NULL && !stop_answering(server)) {
+    if (server->daemon != NULL && !stop_answering(server, &until)) {
         return 0;
     }
     es_run_shelf_close(server->shelf);

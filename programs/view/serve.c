@@ -27,7 +27,7 @@ static EsStatus serve(const EsPageServerOptions *options) {
     }
     if (!es_page_server_stop(server)) {
         fflush(NULL);
-        _exit(es_command_finish("serve", status));
+        _exit((int)es_command_finish("serve", status));
     }
     es_stop_signal_end();
     return status;
